@@ -2,7 +2,7 @@
 
 Both are fitted to the same simulated tasks (`benchmarks/simulated.py`), whose class
 probabilities are known, so that no test labels are drawn. Candidates are settings of
-the forest (``--set third_level=0.1``, ``--ranking``), or the forest without one of its
+the forest (``--set scores_from=30``, ``--ranking``), or the forest without one of its
 ideas (``--ablation "no pairs"``; ``python -m benchmarks.accuracy --ablation`` takes
 each away in turn on real records). Differences are paired, per task; ± is one standard
 error. No real records are read.
@@ -49,7 +49,7 @@ stand."""
 
 RECORDS, EPSILONS = (200, 30_000), (0.1, 10.0)
 FEWER = {"MOST_PAIRS": 300, "MOST_SUMS": 300}
-LESS = {"draw_visits": 10**7, "coarse_visits": 10**8, "third_visits": 10**8}
+LESS = {"draw_visits": 10**7, "coarse_visits": 10**8}
 """Fewer views and less work than by default: a trial takes tenths of a second."""
 
 MEASURES = ("right", "log loss", "area under ROC", "Brier score", "calibration")

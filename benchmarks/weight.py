@@ -124,7 +124,7 @@ def main() -> None:
     from mmech import Domain, release_tables
     from mmech_rf import DrawnSettings, PrivateForestClassifier, datasets
 
-    print(f"fields of DrawnSettings: {len(fields(DrawnSettings))} of 10")
+    print(f"fields of DrawnSettings: {len(fields(DrawnSettings))} of 9")
     car = datasets.load_car()
     records = car.data[:100], car.target[:100]
     model = PrivateForestClassifier(car.schema, epsilon=1)

@@ -353,31 +353,36 @@ def accuracy_table(trials: Sequence[Trial]) -> str:
     budgets: list[Fraction | None] = [
         *sorted({t.epsilon for t in trials if t.epsilon is not None})
     ] or [None]
-    titles = [f"ε = {float(e):g}" if e else "any ε" for e in budgets]
-    rows = [["method", "released", *titles]]
-    for method in dict.fromkeys((t.method.label, t.method.released) for t in trials):
-        accuracies: dict[Fraction | None, list[float]] = {}
-        for one in trials:
-            if one.method.label == method[0]:
-                accuracies.setdefault(one.epsilon, []).append(one.accuracy)
-        cells = [accuracies.get(e, accuracies.get(None)) for e in budgets]
-        rows.append([*method, *map(_in_words, cells)])
+    rows = [["method", "released", *map(_budget, budgets)]]
+    for names, of_method in _by_method(trials).items():
+        known = (
+            [t.accuracy for t in of_method if t.epsilon in (None, e)] for e in budgets
+        )
+        rows.append([*names, *map(_in_words, known)])
     return _aligned(rows)
 
 
 def recall_table(trials: Sequence[Trial], classes: Sequence[object]) -> str:
     """Return methods by mean ± std of recall of every class, at the largest budget."""
     largest = max((t.epsilon for t in trials if t.epsilon is not None), default=None)
-    title = f"ε = {float(largest):g}" if largest else "any ε"
     rows = [["method", "recall at", *map(printable, classes)]]
-    for label in dict.fromkeys(t.method.label for t in trials):
-        of_method = [t for t in trials if t.method.label == label]
+    for (label, _), of_method in _by_method(trials).items():
         recalls = [t.recalls for t in of_method if t.epsilon in (None, largest)]
-        each = [
-            [x for x in of_class if x == x] for of_class in zip(*recalls, strict=True)
-        ]
-        rows.append([label, title, *(_in_words(part or None) for part in each)])
+        known = ([x for x in column if x == x] for column in zip(*recalls, strict=True))
+        rows.append([label, _budget(largest), *map(_in_words, known)])
     return _aligned(rows)
+
+
+def _budget(epsilon: Fraction | None) -> str:
+    return f"ε = {float(epsilon):g}" if epsilon else "any ε"
+
+
+def _by_method(trials: Sequence[Trial]) -> dict[tuple[str, str], list[Trial]]:
+    """Return the trials of each method, by its label and what it releases."""
+    found: dict[tuple[str, str], list[Trial]] = {}
+    for one in trials:
+        found.setdefault((one.method.label, one.method.released), []).append(one)
+    return found
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -391,8 +396,8 @@ def _aligned(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _in_words(accuracies: list[float] | None) -> str:
-    if accuracies is None:
+def _in_words(accuracies: list[float]) -> str:
+    if not accuracies:
         return "-"
     spread = f" ± {np.std(accuracies, ddof=1):.3f}" if len(accuracies) > 1 else ""
     return f"{np.mean(accuracies):.3f}{spread}"

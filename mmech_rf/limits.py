@@ -75,9 +75,6 @@ class Limits(ChangeableLimits):
     coarse_visits : int
         The same for coarse single attributes, of distinct records, which are counted
         many at a time.
-    third_visits : int
-        Distinct records that the third level of a tree looks at, counted once for each
-        three views. Beyond that trees have two levels.
     """
 
     forest_nodes: int = limit(2**28, most=2**31 - 1)
@@ -103,7 +100,6 @@ class Limits(ChangeableLimits):
     monotone_numbers: int = 2**20
     draw_visits: int = 3 * 10**8
     coarse_visits: int = 2 * 10**10
-    third_visits: int = 10**9
 
 
 LIMITS = Limits()

@@ -8,14 +8,12 @@ the leaf that every query visits in every tree.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from mmech import Conjunctions, Marginals, PartitionStack, Product, Sparse
-from mmech_rf.forest.forest import Forest
+from mmech_rf.forest.forest import Forest, check_forest
 from mmech_rf.forest.growth import CompleteForest
 from mmech_rf.limits import LIMITS
 
@@ -48,19 +46,10 @@ def training_workload(forest: Forest) -> PartitionStack | Conjunctions | Margina
     >>> T.shape[1], T.sensitivity()
     (6, 2.0)
     """
-    _check_forest(forest)
+    check_forest(forest)
     if isinstance(forest, CompleteForest):
         return Marginals(forest.domain_shape, dict.fromkeys(forest.subsets, 1))
     return _leaves(forest)
-
-
-def _check_forest(forest: Any) -> None:
-    if not isinstance(forest, Forest):
-        raise TypeError(
-            f"forest must be a Forest, got {type(forest).__name__}; grow one with "
-            "grow_random_forest or complete_forest, or make one of a fitted model with "
-            "compile_forest"
-        )
 
 
 def _leaves(forest: Forest) -> PartitionStack | Conjunctions:
@@ -96,7 +85,7 @@ def aggregation_workload(forest: Forest, queries: ArrayLike) -> Sparse:
     >>> int(aggregation_workload(forest, [[0, 1]]).to_dense().sum())
     2
     """
-    _check_forest(forest)
+    check_forest(forest)
     leaves = forest.apply(queries)
     b, n_trees = leaves.shape
     if b == 0:

@@ -264,19 +264,12 @@ def _assigned(people, played, draw):
 
 def _of_these_views(before, views):
     """Return a tree as it would have been drawn from equal views."""
-    from mmech_rf.drawn.draw import Fork
-
     theirs = before.draw.public["views"].items
     ours = {id(view): own for view, own in zip(theirs, views.items, strict=True)}
-
-    def own(branch):
-        if isinstance(branch, Fork):
-            return Fork(own(branch.view), tuple(map(own, branch.branches)))
-        return None if branch is None else ours[id(branch)]
-
+    ours[id(None)] = None
     tree = before.outcome
-    branches = tuple(map(own, tree.branches))
-    return dataclasses.replace(tree, root=own(tree.root), branches=branches)
+    branches = tuple(ours[id(branch)] for branch in tree.branches)
+    return dataclasses.replace(tree, root=ours[id(tree.root)], branches=branches)
 
 
 def _copy(value):

@@ -110,45 +110,24 @@ def _conditionals(views, sample):
             sample()
         return device.seen
 
-    def parts(root, way, n_cells):
+    def parts(root, way):
         """Return what is drawn in every cell of a root that goes the same way."""
+        n_cells = int(views.sizes[root])
         seen = follow([root, *way * n_cells])[1:]
         assert len(seen) == len(way) * n_cells
-        return runs(seen, n_cells)
-
-    def runs(seen, number):
-        """Return so many parts of equal length."""
-        step = len(seen) // number
-        return [seen[i : i + step] for i in range(0, len(seen), step)]
-
-    def ways(places):
-        """Return scripts of what a cell may do: a view and labels, or one label."""
-        sizes = [int(views.sizes[place]) for place in places]
-        return [[way] + [0] * size for way, size in enumerate([*sizes, 1])]
+        return [seen[i : i + len(way)] for i in range(0, len(seen), len(way))]
 
     def ends(parts):
         """Return a choice of ways, from what was drawn along each."""
         return Choice(parts[0][0], [list(map(Choice.of_label, p[1:])) for p in parts])
 
-    n_views = len(views.items)
-    third = tree_selection._third_level(views, 100)
+    # What a cell may do: a view and labels, or one label.
+    ways = [[way] + [0] * int(size) for way, size in enumerate([*views.sizes, 1])]
     roots = follow([])[0]
     below = []
     for root in range(roots.size):
-        first = third.first[root - n_views] if root >= n_views else None
-        size = int(views.sizes[root if first is None else third.views[first]])
-        found = [parts(root, way, size) for way in ways(range(n_views))]
-        cells = [ends(cell) for cell in zip(*found, strict=True)]
-        for number, second in enumerate([] if first is None else third.after(first)):
-            n_forks = int(views.sizes[third.views[second]])
-            found = []
-            for way in ways(third.views):
-                script = [n_views + 1 + number, *way * n_forks]
-                drawn = parts(root, script, size)
-                found.append([runs(cell[1:], n_forks) for cell in drawn])
-            for cell, drawn in zip(cells, zip(*found, strict=True), strict=True):
-                cell.below.append(list(map(ends, zip(*drawn, strict=True))))
-        below.append(cells)
+        found = [parts(root, way) for way in ways]
+        below.append([ends(cell) for cell in zip(*found, strict=True)])
     return Choice(roots, below)
 
 

@@ -82,20 +82,6 @@ def numpy_root_log_weights(
     return np.array(out)
 
 
-def numpy_fork_log_weights(
-    cell, n_cells, seconds, views, sizes, classes, weights, k, rate, *ends
-):
-    """Log weights (n_cells, m) of trees of two levels in each node, by first view."""
-    even = np.full(sizes.size, int(np.rint(-np.log(seconds.size) * UNIT)))
-    settings = k, rate, even, *ends
-    out = []
-    for x in range(n_cells):
-        rows = np.flatnonzero(cell == x)
-        own = views[:, rows], sizes, classes[rows], weights[rows]
-        out.append(numpy_root_log_weights(seconds, *own, *settings))
-    return np.stack(out)
-
-
 def case(domain_shape, n_records, n_classes=4, unit=1):
     """Records and settings of a draw, from a fixed seed."""
     rng = np.random.default_rng(0)
@@ -127,7 +113,7 @@ def twin_tables(views, records, rate, predicted=None):
 def our_nodes(views, records, rate, predicted=None):
     """Records whose log weights we compute; every node ends, or goes on, by half."""
     cells, classes, weights, k = records
-    return NodeWeights(views, cells, classes, weights, predicted, k, rate, 0.5)
+    return NodeWeights(views, cells, classes, weights, predicted, k, rate)
 
 
 class TreeSelection:
@@ -168,17 +154,3 @@ class ManyClasses(TreeSelection):
         self.root = (log_prior, log_prior + half, half)
         self.twin = twin_tables(self.views, self.records, rate)
         assert np.array_equal(self.time_mmech(domain, n_records), self.numpy())
-
-
-class ThirdLevel(TreeSelection):
-    """Trees of three levels below one root; the first two views are attributes."""
-
-    def numpy(self):
-        cell, size = self.twin[0][1], int(self.views.sizes[1])
-        return numpy_fork_log_weights(
-            cell, size, self.roots[1:], *self.twin, *self.root[1:]
-        )
-
-    def time_mmech(self, domain, n_records):
-        nodes = our_nodes(self.views, self.records, self.rate)
-        return in_units(nodes.forks(1, self.roots[1:]), self.rate)

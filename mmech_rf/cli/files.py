@@ -67,19 +67,12 @@ def count_records(args: argparse.Namespace, path: str, model: ForestClassifier) 
             "records that are dropped count in no answer, and how many they are is "
             "not released; `mmech tables` with the same option releases their number"
         )
-    total = 0
     with showing(lambda: "reading"):
         for part in read(opened(args, path), schema, **csv_format(args)):
             with located(f"cannot use the data {file_of(part, path)!r}"):
                 model.count(*part[:2], chunk_id=part.chunk_id)
-            total += len(part.X)
     if remark:
         say(remark)
-    if args.show_counts:
-        say(
-            f"SENSITIVE, outside the privacy guarantee: {model._parts.number:,} of "
-            f"{total:,} records of {path!r} are used"
-        )
 
 
 def answers_to_queries(

@@ -144,7 +144,6 @@ def _add_records(command: argparse.ArgumentParser) -> None:
     unknown = ("clip", "error", "category", "drop")
     add(command, "--handle-unknown", choices=unknown, default="clip")
     add(command, "--handle-missing", choices=unknown[1:], default="error")
-    add(command, "--show-counts", action="store_true")
     add_columns(command)
     seeds = {"dest": "random_state", "type": whole(0, 2**31), "default": 0}
     add(command, "--seed", metavar="N", **seeds)

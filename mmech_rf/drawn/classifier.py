@@ -34,7 +34,7 @@ class PrivateForestClassifier(AccountedForest):
 
     It asks for nothing but public facts.
 
-    Trees have two or three levels. The exponential mechanism draws each of them; its
+    Trees have two levels. The exponential mechanism draws each of them; its
     score is the number of records that it gets right (`mmech_rf.drawn.draw`). Their
     tests are public views of the domain: attributes at several resolutions, pairs, and
     signed sums of attributes in the order of their cells. With few records times
@@ -85,7 +85,6 @@ class PrivateForestClassifier(AccountedForest):
 
     trees_: tuple[SelectedTree, ...] = field(init=False)
     _experts: SelectedTrees = field(init=False)
-    _method = "trees"
     _distinct = True
 
     def _check_parameters(self) -> Fraction:
@@ -131,7 +130,6 @@ class PrivateForestClassifier(AccountedForest):
         self.trees_ = experts.trees
         self._choose(
             n_records,
-            voting=experts.voting,
             n_trees=len(experts.trees),
             rounds=plan.rounds,
             n_scores=experts.n_scores,

@@ -1,4 +1,4 @@
-r"""Labelled trees of up to three levels, drawn whole by the exponential mechanism.
+r"""Labelled trees of two levels, drawn whole by the exponential mechanism.
 
 A tree looks at a record through a public view, and in each of its cells through another
 one, or none; every leaf has a class. All trees of two levels, with all their labels,
@@ -22,19 +22,6 @@ its cells and the labels are drawn one after the other from the exact joint
 distribution. The sums are the context tree weighting of Willems, Shtarkov and Tjalkens,
 over views in place of suffixes.
 
-Few coarse views, R, also come before a third level. In trees of three levels, cells of
-the root may also hold a tree of two levels, a fork:
-
-.. math::
-
-    Z_{cell} = \frac{1}{2} Z_{node}
-        + \frac{1}{2} \sum_{v \in R} \frac{1}{|R| - 1} \prod_{z \in v} Z_{node}(z),
-    \qquad Z_{deep} = \sum_{v \in R} \frac{1}{|R|} \prod_{z \in v} Z_{cell}(z) .
-
-A share of the prior belongs to trees of three levels, and both depths are candidates of
-the same draw: the records choose the depth where they tell, and where they do not, it
-is two levels but for that share.
-
 An earlier release may predict a class for every record. Then a leaf may stand for this
 prediction in place of a class. Whether a record is predicted right is a property of the
 record alone, and a tree scores it once: n(c) only gets one more c. The drawn tree keeps
@@ -53,8 +40,8 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -68,7 +55,6 @@ from mmech.privacy.neighbours import Relation
 from mmech.selection import fixed_point_rate, logarithms
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
-from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import ScoreView, View, Views
 from mmech_rf.estimator.votes import check_labels, check_that
 from mmech_rf.limits import LIMITS
@@ -136,43 +122,6 @@ class BitMaps:
         return planes
 
 
-def counted(
-    views: Views,
-    cells: NDArray[np.uint8],
-    class_codes: Integers,
-    weights: Integers,
-    predicted: Integers | None,
-    n_classes: int,
-    rate: int,
-    maps: BitMaps | None = None,
-) -> tuple[Any, ...]:
-    """Return the arguments of kernels from `views` to `rate`.
-
-    Weights are what each record counts for, (M,). A record whose class is `predicted`
-    right, (M,), counts once more, in a further class. Maps may have been made before.
-    """
-    from mmech_rf._kernels import view_tables
-
-    maps = maps or BitMaps.of(views, cells, class_codes, n_classes)
-    most = int(weights.sum())
-    right, n_columns = weights[:0], n_classes
-    planes = maps.digits(weights)
-    n_planes = len(planes)
-    if predicted is not None:
-        n_columns += 1
-        right = weights * (predicted == class_codes)
-        planes = np.concatenate([planes, maps.digits(right)])
-    offsets = np.concatenate([[0], np.cumsum(views.sizes * n_columns)])
-    arguments = (
-        cells, views.sizes, *views.nesting, class_codes, weights, right, n_classes,
-        maps.slots, maps.words, maps.maps, maps.starts, planes, n_planes,
-        offsets,
-    )  # fmt: skip
-    totals = np.empty(offsets[-1], weights.dtype)
-    view_tables(*arguments, totals)
-    return *arguments, _gap_weights(n_columns, most, rate), totals, rate
-
-
 def _gap_weights(n_labels: int, most: int, rate: int) -> Integers:
     """Return weights of labels by the distance of their score from the best, (n,).
 
@@ -204,37 +153,9 @@ COARSE_CELLS = 16
 """Candidate roots: single attributes of at most so many cells come before all other
 views, and are more than the rest may be."""
 
-FIRST_CELLS, LAST_CELLS = 8, 16
-"""Third level: largest numbers of cells of views that come before it, and last."""
 
-
-@storable("Fork")
-@dataclass(frozen=True)
-class Fork:
-    """A look at a record, and in each of its cells one more, or none."""
-
-    view: View | ScoreView
-    branches: tuple[View | ScoreView | None, ...]  # one per cell of the view
-
-    def check(self, domain_shape: tuple[int, ...]) -> None:
-        """Raise unless it fits the domain: a file may hold any."""
-        self.view.check(domain_shape)
-        check_that(len(self.branches) == self.view.size, "branches")
-        for branch in self.branches:
-            if branch is not None:
-                branch.check(domain_shape)
-
-    @property
-    def size(self) -> int:
-        """Number of leaves."""
-        return sum(map(_size, self.branches))
-
-    def cells(self, codes: Integers) -> Integers:
-        """Return the leaf that every record reaches, numbered through, shape (N,)."""
-        return _leaves(self.view, self.branches, codes)
-
-
-Branch: TypeAlias = View | ScoreView | Fork | None
+Branch: TypeAlias = View | ScoreView | None
+"""What a cell of the root holds: one more look at its records, or none."""
 
 
 @storable("SelectedTree")
@@ -246,8 +167,8 @@ class SelectedTree:
     ----------
     root : View or ScoreView
         First look at a record.
-    branches : tuple of View, ScoreView, Fork or None, one per cell of the root
-        Second look, if any, or the second and the third.
+    branches : tuple of View, ScoreView or None, one per cell of the root
+        Second look, if any.
     labels : tuple of ndarray of int64, one per cell of the root
         Class of every leaf; the number of classes stands for the earlier prediction.
     """
@@ -263,7 +184,7 @@ class SelectedTree:
         for branch, labels in zip(self.branches, self.labels, strict=True):
             if branch is not None:
                 branch.check(domain_shape)
-            check_labels(labels, _size(branch), n_labels)
+            check_labels(labels, size_of(branch), n_labels)
 
     @property
     def n_leaves(self) -> int:
@@ -271,72 +192,47 @@ class SelectedTree:
         return sum(labels.size for labels in self.labels)
 
     @property
-    def looks(self) -> Iterator[Branch]:
-        """What its cells hold, from the root on; what a fork holds comes after it."""
-        yield self.root
-        for branch in self.branches:
-            yield branch
-            if isinstance(branch, Fork):
-                yield branch.view
-                yield from branch.branches
-
-    @property
     def views(self) -> Iterator[View | ScoreView]:
         """All views that it looks through, from the root on."""
-        return (look for look in self.looks if isinstance(look, View | ScoreView))
+        return (view for view in (self.root, *self.branches) if view is not None)
 
     def numbers(self, views: Views) -> Integers:
         """Return the tree as it was drawn: whole numbers, for evidence.
 
-        Places of its looks among v views; v where a cell ends, v + 1 where it has a
-        fork, whose looks come next. Classes of all leaves come last.
+        Places of its looks among v views, v where a cell has none, and the classes of
+        all leaves.
         """
-        places = views.places
-        looks = [places.get(look, len(places)) for look in self.looks]
+        looks = [views.places[look] for look in (self.root, *self.branches)]
         return np.concatenate([looks, *self.labels])
 
     @classmethod
     def of(cls, numbers: Integers, views: Views) -> SelectedTree:
         """Return the tree that has these `numbers`."""
-        rest, places = iter(numbers.tolist()), dict(enumerate((*views.items, None)))
-
-        def look() -> Any:
-            place = next(rest)
-            if place in places:
-                return places[place]
-            view = look()
-            return Fork(view, tuple([look() for _ in range(view.size)]))
-
-        root = look()
-        branches = tuple([look() for _ in range(root.size)])
-        ends = np.cumsum([_size(branch) for branch in branches])
-        *labels, excess = np.split(np.array([*rest], np.int64), ends)
+        looks = dict(enumerate((*views.items, None)))
+        place, *rest = numbers.tolist()
+        root = views.items[place]
+        branches = tuple([looks[place] for place in rest[: root.size]])
+        ends = np.cumsum([size_of(branch) for branch in branches])
+        *labels, excess = np.split(np.array(rest[root.size :], np.int64), ends)
         check_that(excess.size == 0, "labels")
         return cls(root, branches, tuple(labels))
 
     def leaves(self, codes: Integers) -> Integers:
         """Return the leaf that every record reaches, numbered through, shape (N,)."""
-        return _leaves(self.root, self.branches, codes)
+        first, start = self.root.cells(codes), 0
+        out = np.empty(codes.shape[0], np.int64)
+        for cell, branch in enumerate(self.branches):
+            rows = np.flatnonzero(first == cell)
+            out[rows] = start
+            if branch is not None and rows.size:
+                out[rows] += branch.cells(codes[rows])
+            start += size_of(branch)
+        return out
 
 
-def _size(branch: Branch) -> int:
+def size_of(branch: Branch) -> int:
     """Return the number of leaves below a branch."""
     return 1 if branch is None else branch.size
-
-
-def _leaves(
-    view: View | ScoreView, branches: Sequence[Branch], codes: Integers
-) -> Integers:
-    """Return the leaf below a view that every record reaches, shape (N,)."""
-    first, start = view.cells(codes), 0
-    out = np.empty(codes.shape[0], np.int64)
-    for cell, branch in enumerate(branches):
-        rows = np.flatnonzero(first == cell)
-        out[rows] = start
-        if branch is not None and rows.size:
-            out[rows] += branch.cells(codes[rows])
-        start += _size(branch)
-    return out
 
 
 def select_tree(
@@ -353,7 +249,6 @@ def select_tree(
     unit: int = 1,
     predicted: Integers | None = None,
     maps: BitMaps | None = None,
-    third_level: float = DrawnSettings.third_level,
     relation: Relation,
     pay: Callable[[], None],
     noise: np.random.Generator | None,
@@ -371,8 +266,8 @@ def select_tree(
     drawn if it refuses, and nothing is spent if epsilon is too small for the
     arithmetic. Proof: ``notebooks/proofs/labelled_trees.md``.
     """
-    third = _third_level(views, n_records, n_rows, third_level)
-    sums = 1 + third.most_sums(views.sizes)
+    most = int(views.sizes.max())
+    sums = 1 + most * (1 + most)
     rate = fixed_point_rate(
         epsilon,
         monotone=True,
@@ -392,47 +287,22 @@ def select_tree(
     # Contiguous: numba would compile the kernels anew for any other layout.
     nodes = NodeWeights(
         views, np.ascontiguousarray(cells), np.ascontiguousarray(class_codes),
-        weights * multiplicities, predicted, n_classes, rate, SPLITTING, maps,
+        weights * multiplicities, predicted, n_classes, rate, maps,
     )  # fmt: skip
 
     def draw() -> SelectedTree:
-        return _draw_top_down(nodes, roots, third, third_level, noise)
+        return _draw_top_down(nodes, roots, noise)
 
-    seen = {
+    exact = {
         "cells": cells, "class_codes": class_codes, "multiplicities": multiplicities,
         "weights": weights, "predicted": predicted,
     }  # fmt: skip
     tree = drawn(
-        "tree", seen, draw, views=views, n_classes=n_classes, epsilon=epsilon,
+        "tree", exact, draw, views=views, n_classes=n_classes, epsilon=epsilon,
         rate=Fraction(rate, 2**FRACTION_BITS), unit=unit, relation=relation,
         n_records=n_records, sums=sums,
     )  # fmt: skip
     return tree if isinstance(tree, SelectedTree) else SelectedTree.of(tree, views)
-
-
-@dataclass(frozen=True, eq=False)
-class _ThirdLevel:
-    """Views of trees of three levels; public."""
-
-    views: Integers  # positions of views that are looked through last
-    # Positions, among these, of views that are looked through before; not one only.
-    first: Integers
-
-    def most_sums(self, sizes: Integers) -> int:
-        """Return the largest number of sums of weights that a tree meets."""
-        most = int(sizes.max())
-        two = three = most * (1 + most)
-        if self.first.size:
-            last, most = sizes[self.views].max(), sizes[self.views[self.first]].max()
-            three = int(most * (1 + most * (1 + last)))
-        return max(two, three)
-
-    def after(self, first: int) -> Integers:
-        """Return the views that may come second."""
-        return self.first[self.first != first]
-
-
-NO_THIRD_LEVEL = _ThirdLevel(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -449,55 +319,47 @@ class NodeWeights:
     predicted: Integers | None
     n_classes: int
     rate: int
-    splitting: float
     maps: BitMaps | None = None
 
     @cached_property
     def _tables(self) -> tuple[Any, ...]:
-        """Arguments of kernels from `views` to `rate`."""
-        return counted(
-            self.views, self.cells, self.class_codes, self.weights, self.predicted,
-            self.n_classes, self.rate, self.maps,
+        """Arguments of kernels from `views` to `rate`.
+
+        A record whose class is `predicted` right counts once more, in a further class.
+        """
+        from mmech_rf._kernels import view_tables
+
+        views, weights, n_columns = self.views, self.weights, self.n_classes
+        maps = self.maps or BitMaps.of(views, self.cells, self.class_codes, n_columns)
+        planes = maps.digits(weights)
+        n_planes, right = len(planes), weights[:0]
+        if self.predicted is not None:
+            n_columns += 1
+            right = weights * (self.predicted == self.class_codes)
+            planes = np.concatenate([planes, maps.digits(right)])
+        offsets = np.concatenate([[0], np.cumsum(views.sizes * n_columns)])
+        arguments = (
+            self.cells, views.sizes, *views.nesting, self.class_codes, weights, right,
+            self.n_classes, maps.slots, maps.words, maps.maps, maps.starts, planes,
+            n_planes, offsets,
         )  # fmt: skip
+        totals = np.empty(offsets[-1], weights.dtype)
+        view_tables(*arguments, totals)
+        gaps = _gap_weights(n_columns, int(weights.sum()), self.rate)
+        return *arguments, gaps, totals, self.rate
 
     @cached_property
     def _log_split(self) -> Integers:
-        return _fixed(self.views.log_prior) + self.log_go_on
+        return _fixed(self.views.log_prior) + _fixed(math.log(SPLITTING))
 
-    @property
-    def log_go_on(self) -> Integers:
-        """Logarithm of the prior probability that a node does not end."""
-        return _fixed(math.log(self.splitting))
+    def roots(self, roots: Integers) -> Integers:
+        """Return log weights of all trees with these roots, (r, 2)."""
+        from mmech_rf._kernels import add_log_sums
 
-    @property
-    def log_stop(self) -> Integers:
-        """Logarithm of the prior probability that a node ends."""
-        return _fixed(math.log(1 - self.splitting))
-
-    def seen_through(self, places: Integers) -> NodeWeights:
-        """Return the same records in some of the views."""
-        views = replace(self.views, items=tuple(self.views.items[i] for i in places))
-        return replace(self, views=views, cells=self.cells[places], maps=None)
-
-    def of(self, rows: Integers) -> NodeWeights:
-        """Return some of the records."""
-        return replace(
-            self,
-            cells=np.ascontiguousarray(self.cells[:, rows]),
-            class_codes=self.class_codes[rows],
-            weights=self.weights[rows],
-            predicted=None if self.predicted is None else self.predicted[rows],
-            maps=None,
-        )
-
-    def roots(self, roots: Integers, log_prior: Integers | None = None) -> Integers:
-        """Return log weights of all trees of two levels with these roots, (r, 2)."""
         _, finer, merged = self.views.nesting
         sizes = self.views.sizes
-        if log_prior is None:
-            log_prior = _fixed(self.views.log_prior)
         out = np.zeros((roots.size, 2), np.int64)
-        out[:, 1] = log_prior[roots]
+        out[:, 1] = _fixed(self.views.log_prior)[roots]
         sums = dict(zip(roots.tolist(), out, strict=True))
         coarser = {int(finer[v]): v for v in sums}
         for head in sums:
@@ -512,8 +374,8 @@ class NodeWeights:
             for v, after, stop in zip(chain, chain[1:], stops, strict=False):
                 joined[stop - sizes[v] : stop] = stop + merged[after, : sizes[v]]
             ways = np.split(self.ways(head, joined), stops[:-1])
-            for v, own in zip(chain, ways, strict=True):
-                self.add_log_sums(own, sums[v])
+            for v, ways_of_v in zip(chain, ways, strict=True):
+                add_log_sums(ways_of_v, self.rate, sums[v])
         return out
 
     def ways(self, root: int, joined: Integers | None = None) -> Integers:
@@ -529,25 +391,9 @@ class NodeWeights:
         out = np.empty((joined.size, self.views.sizes.size + 1, 2), np.int64)
         split_log_weights(
             self.cells[root], size, joined, *self._tables, self._log_split,
-            self.log_stop, out,
+            _fixed(math.log(1 - SPLITTING)), out,
         )  # fmt: skip
         return out
-
-    def forks(self, root: int, seconds: Integers) -> Integers:
-        """Return log weights of trees of two levels in each cell of a root.
-
-        There is one for each view that they may begin with, shape (cells, m, 2).
-        """
-        even = _fixed(np.full(self.views.sizes.size, -math.log(seconds.size)))
-        cells = range(self.views.sizes[root])
-        rows = (np.flatnonzero(self.cells[root] == cell) for cell in cells)
-        return np.stack([self.of(own).roots(seconds, even) for own in rows])
-
-    def add_log_sums(self, ways: Integers, out: Integers) -> None:
-        """Add logs of sums of weights, shape (cells, n, 2), to one, shape (2,)."""
-        from mmech_rf._kernels import add_log_sums
-
-        add_log_sums(ways, self.rate, out)
 
     def scores(self, way: int, rows: Integers) -> Integers:
         """Return scores of all labels of the leaves of a node, one row each."""
@@ -564,80 +410,22 @@ class NodeWeights:
 
 
 def _draw_top_down(
-    nodes: NodeWeights,
-    roots: Integers,
-    third: _ThirdLevel,
-    third_level: float,
-    noise: np.random.Generator | None,
+    nodes: NodeWeights, roots: Integers, noise: np.random.Generator | None
 ) -> SelectedTree:
     """Draw the root, then what its cells do, then the labels."""
-    items, last = nodes.views.items, None
-    log_weights = nodes.roots(roots)
-    if third.first.size:
-        last = nodes.seen_through(third.views)
-        log_weights[:, 1] += _fixed(math.log(1 - third_level))
-        deep = np.zeros((third.first.size, 2), np.int64)
-        deep[:, 1] = _fixed(math.log(third_level / third.first.size))
-        for first, out in zip(third.first, deep, strict=True):
-            nodes.add_log_sums(_deep_ways(nodes, last, third, int(first)), out)
-        log_weights = np.concatenate([log_weights, deep])
-    place = _choice(log_weights, nodes.rate, noise)
-    if last is None or place < roots.size:
-        root = int(roots[place])
-        branches, labels = _branches(nodes, root, nodes.ways(root), noise)
-        return SelectedTree(items[root], branches, labels)
-    first = int(third.first[place - roots.size])
-    root, ways = int(third.views[first]), _deep_ways(nodes, last, third, first)
-
-    def fork(number: int, rows: Integers) -> tuple[Fork, Integers]:
-        second, within = int(third.after(first)[number]), last.of(rows)
-        branches, labels = _branches(within, second, within.ways(second), noise)
-        return Fork(within.views.items[second], branches), np.concatenate(labels)
-
-    branches, labels = _branches(nodes, root, ways, noise, fork)
-    return SelectedTree(items[root], branches, labels)
-
-
-def _deep_ways(
-    nodes: NodeWeights, last: NodeWeights, third: _ThirdLevel, first: int
-) -> Integers:
-    """Return log weights of what each cell of a root does in a tree of three levels.
-
-    First all that it may do in two levels, then a fork by each view that comes second.
-    """
-    ways = nodes.ways(int(third.views[first]))
-    ways[..., 1] += nodes.log_stop
-    forks = last.forks(first, third.after(first))
-    forks[..., 1] += nodes.log_go_on
-    return np.concatenate([ways, forks], axis=1)
-
-
-def _branches(
-    nodes: NodeWeights,
-    root: int,
-    ways: Integers,
-    noise: np.random.Generator | None,
-    fork: Callable[..., tuple[Fork, Integers]] | None = None,
-) -> tuple[tuple[Any, ...], tuple[Integers, ...]]:
-    """Draw what the cells of a root do, and the labels of their leaves."""
-    items, first = nodes.views.items, nodes.cells[root]
-    branches: list[Any] = []
-    labels = []
-    for cell, log_weights in enumerate(ways):
+    items = nodes.views.items
+    root = int(roots[_choice(nodes.roots(roots), nodes.rate, noise)])
+    first, branches, labels = nodes.cells[root], [], []
+    for cell, log_weights in enumerate(nodes.ways(root)):
         way = _choice(log_weights, nodes.rate, noise)
-        rows = np.flatnonzero(first == cell)
-        if fork is not None and way > len(items):
-            branch, leaves = fork(way - len(items) - 1, rows)
-            branches.append(branch)
-            labels.append(leaves)
-            continue
+        scores = nodes.scores(way, np.flatnonzero(first == cell))
         branches.append(items[way] if way < len(items) else None)
         classes = [
             weighted_choice(leaf, insecure_rng=noise)
-            for leaf in logarithms(nodes.scores(way, rows), nodes.rate)
+            for leaf in logarithms(scores, nodes.rate)
         ]
         labels.append(np.array(classes, np.int64))
-    return tuple(branches), tuple(labels)
+    return SelectedTree(items[root], tuple(branches), tuple(labels))
 
 
 def _choice(
@@ -673,30 +461,3 @@ def _roots(views: Views, n_records: float, n_rows: float = math.inf) -> Integers
     within = (np.cumsum(work[order]) <= LIMITS.draw_visits) | coarse
     within[0] = True
     return np.sort(order[within])
-
-
-def _third_level(
-    views: Views,
-    n_records: float,
-    n_rows: float = math.inf,
-    prior: float = DrawnSettings.third_level,
-) -> _ThirdLevel:
-    """Return the views of trees of three levels: simple and coarse ones.
-
-    Single attributes come before. Last come they, pairs of few cells, scores, or the
-    whole: sums took more time and gained nothing on simulated tasks. There is no third
-    level where the work is more than `Limits.third_visits`.
-    """
-    if not prior:
-        return NO_THIRD_LEVEL
-    sizes = views.sizes
-    families = np.array([view.family for view in views.items])
-    last = np.flatnonzero((families != "sum") & (sizes <= LAST_CELLS))
-    sizes, families = sizes[last], families[last]
-    first = np.flatnonzero((families == "single") & (sizes <= FIRST_CELLS))
-    records = last.size * max(min(n_records, n_rows), 1.0)
-    leaves = LEAF_WORK * float(sizes[first].sum()) ** 2 * sizes.sum()
-    work = first.size * (first.size - 1) * records + leaves
-    if first.size < 2 or work > LIMITS.third_visits:
-        return NO_THIRD_LEVEL
-    return _ThirdLevel(last, first)

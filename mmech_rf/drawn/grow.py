@@ -8,7 +8,6 @@ distinct records with their multiplicities are enough, and work follows their nu
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -23,7 +22,7 @@ from mmech_rf.drawn.draw import BitMaps, SelectedTree, select_tree
 from mmech_rf.drawn.scores import AdditiveScores, release_scores, score_views
 from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings, Plan
 from mmech_rf.drawn.trees import UNIT, SelectedTrees, boosting_weights
-from mmech_rf.drawn.views import ScoreView, Views, public_views
+from mmech_rf.drawn.views import Views, public_views
 from mmech_rf.estimator.records import EncodedRecords
 
 # Provenance: as `DrawnSettings`.
@@ -66,16 +65,19 @@ class Grower:
             additive = self._released_scores(cost * plan.scores, plan.corrections)
             if plan.by_score:
                 further = score_views(additive)
-        seen = self._viewed(further)
+        views = Views((*public_views(self.domain_shape).items, *further))
+        cells = views.cells(self.records.codes)
+        maps = BitMaps.of(views, cells, self.records.class_codes, self.n_classes)
+        viewed = ViewedRecords(views, cells, maps)
         if plan.rounds:
-            return self.boosted(cost, plan, seen, additive)
-        return self.voting(cost * plan.first, plan.votes, seen, additive)
+            return self.boosted(cost, plan, viewed, additive)
+        return self.voting(cost * plan.first, plan.votes, viewed, additive)
 
     def voting(
         self,
         cost: Fraction,
         n_trees: int,
-        seen: ViewedRecords,
+        viewed: ViewedRecords,
         additive: AdditiveScores | None = None,
     ) -> SelectedTrees:
         """Release labelled trees that vote, each drawn as a whole.
@@ -90,7 +92,7 @@ class Grower:
         forest = self._forest(additive)
         for number in range(n_trees):
             budget = share * (1 - counted)
-            tree = self._draw_tree(budget, number, seen, predicted=predicted)
+            tree = self._draw_tree(budget, number, viewed, predicted=predicted)
             labels = np.concatenate(tree.labels)
             places = tree.leaves(self.records.codes)
             if predicted is not None:
@@ -110,7 +112,7 @@ class Grower:
         self,
         cost: Fraction,
         plan: Plan,
-        seen: ViewedRecords,
+        viewed: ViewedRecords,
         additive: AdditiveScores | None = None,
     ) -> SelectedTrees:
         """Release boosted trees, each for the records that those before it get wrong.
@@ -130,24 +132,24 @@ class Grower:
         if not plan.first:
             assert additive is not None
             forest = replace(self._forest(additive), score_weight=1.0)
-            return self._further(cost, plan, seen, forest, additive.whole(codes))
+            return self._further(cost, plan, viewed, forest, additive.whole(codes))
         predicted = None if additive is None else additive.classes(codes)
         budget = cost * plan.first
         tree = self._draw_tree(
-            budget * plan.first_selection, 0, seen, predicted=predicted
+            budget * plan.first_selection, 0, viewed, predicted=predicted
         )
         counted = budget * (1 - plan.first_selection)
         measured, scores = self._count_leaves(tree, counted, 0)
         deferred = np.concatenate(tree.labels) == self.n_classes
         scores = np.where(deferred[:, None], 0.0, scores)
         forest = _with_tree(self._forest(additive), tree, scores, measured)
-        return self._further(cost, plan, seen, forest, forest.whole_votes(codes))
+        return self._further(cost, plan, viewed, forest, forest.whole_votes(codes))
 
     def _further(
         self,
         cost: Fraction,
         plan: Plan,
-        seen: ViewedRecords,
+        viewed: ViewedRecords,
         forest: SelectedTrees,
         votes: Integers,
     ) -> SelectedTrees:
@@ -156,7 +158,7 @@ class Grower:
         for number in range(before, before + plan.rounds):
             weights = boosting_weights(votes, self.records.class_codes)
             tree = self._draw_tree(
-                budget * plan.selection, number, seen, weights=weights
+                budget * plan.selection, number, viewed, weights=weights
             )
             _, scores = self._count_leaves(
                 tree, budget * (1 - plan.selection), number, weights
@@ -202,25 +204,18 @@ class Grower:
         weight = 0.0 if additive is None else self.settings.score_weight
         return SelectedTrees((), (), additive, score_weight=weight)
 
-    def _viewed(self, further: Sequence[ScoreView]) -> ViewedRecords:
-        """Return the records in public views and further ones."""
-        views = Views((*public_views(self.domain_shape).items, *further))
-        cells = views.cells(self.records.codes)
-        maps = BitMaps.of(views, cells, self.records.class_codes, self.n_classes)
-        return ViewedRecords(views, cells, maps)
-
     def _draw_tree(
         self,
         cost: Fraction,
         number: int,
-        seen: ViewedRecords,
+        viewed: ViewedRecords,
         *,
         weights: Integers | None = None,
         predicted: Integers | None = None,
     ) -> SelectedTree:
         return select_tree(
-            seen.views,
-            seen.cells,
+            viewed.views,
+            viewed.cells,
             self.records.class_codes,
             n_classes=self.n_classes,
             n_records=self.n_records,
@@ -229,8 +224,7 @@ class Grower:
             weights=weights,
             unit=1 if weights is None else UNIT,
             predicted=predicted,
-            maps=seen.maps,
-            third_level=self.settings.third_level,
+            maps=viewed.maps,
             **self.session.draw(cost, f"tree {number + 1} and its labels"),
         )
 

@@ -24,18 +24,16 @@ class DrawnSettings:
     Epsilon was 0.1 to 2, with one setting for all sets and budgets.
     ``benchmarks/RESULTS.md`` lists the trials where accuracy is least. Accuracies on
     these sets may therefore flatter the forest a little. Later choices were made on
-    simulated tasks. The third level was chosen on parities, trees, additive and mixed
-    tasks, with a look at car, tic-tac-toe and iris. `calibration_share` was chosen
-    there too, and `few_scores_from` with a look at car and wall-robot. RANKING was
-    chosen by log loss and area under the ROC curve, `scores_from` on simulated tasks
-    alone. MOST_TREE_EPSILON was made to bound boosted trees after a look at epsilon =
-    100 at the sets above and at banknote and blood-transfusion.
+    simulated tasks, as `calibration_share`, and `few_scores_from` with a look at car
+    and wall-robot. RANKING was chosen by log loss and area under the ROC curve,
+    `scores_from` on simulated tasks alone. MOST_TREE_EPSILON was made to bound boosted
+    trees after a look at epsilon = 100 at the sets above and at banknote and
+    blood-transfusion.
 
     Constants that refer here were set in the same way, and are no settings, because
     accuracy hardly changes with them. RECORDS_PER_SUM was chosen on simulated tasks;
     LABEL_SMOOTHING on them by log loss and area under the ROC curve; ROOT_SCALE_FROM
-    on simulated numbers near the lower end of wide bounds; FIRST_CELLS and LAST_CELLS
-    by time.
+    on simulated numbers near the lower end of wide bounds.
     Releases are private whatever the settings, as long as they do not come from the
     records at hand.
 
@@ -72,10 +70,6 @@ class DrawnSettings:
     corrections : int
         Boosting rounds: number of further releases of the sums behind scores, of
         records weighed by what scores say, where boosting starts from them.
-    third_level : float
-        Tree prior: probability of trees of three levels, where public sizes allow
-        them; zero for none. Even odds lost some accuracy where records times epsilon
-        are few, and gained nothing elsewhere: log 20 is little beside their evidence.
 
     Examples
     --------
@@ -99,7 +93,6 @@ class DrawnSettings:
     signal_to_noise: float = setting(10.0)
     score_weight: float = setting(0.0, most=1)
     corrections: int = setting(0, least=0)
-    third_level: float = setting(0.05, most=0.999)
 
     def __post_init__(self) -> None:
         for entry in fields(self):

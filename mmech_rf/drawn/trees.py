@@ -57,8 +57,6 @@ class SelectedTrees(Experts):
     # Weight of `additive` in the votes on every record, beside its leaves.
     score_weight: float = 0.0
 
-    voting = "trees"
-
     def check(self, domain_shape: tuple[int, ...], n_classes: int) -> None:
         """Raise unless every leaf has a label and a row of scores."""
         check_that(self.trees, "trees")

@@ -13,7 +13,7 @@ import numpy as np
 
 from mmech.terminal import printable
 from mmech_rf.arrays import Floats
-from mmech_rf.drawn.draw import Branch, Fork, SelectedTree
+from mmech_rf.drawn.draw import SelectedTree, size_of
 from mmech_rf.drawn.scores import VOTE_STEPS, AdditiveScores
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.views import GRID, ScoreView, View
@@ -118,22 +118,12 @@ class _Words:
             )
             for i, (label, n) in enumerate(zip(labels, every.tolist(), strict=True))
         )
-        return self.fork(tree.root, tree.branches, leaves)({})
-
-    def fork(
-        self, view: View | ScoreView, branches: Sequence[Branch], leaves: Iterator[Node]
-    ) -> Below:
-        """Return the node of a view, which takes its leaves in their order."""
         nodes: list[Below] = []
-        for branch in branches:
-            if branch is None:
-                nodes.append(always(next(leaves)))
-            elif isinstance(branch, Fork):
-                nodes.append(self.fork(branch.view, branch.branches, leaves))
-            else:
-                ends = [always(leaf) for leaf in islice(leaves, branch.size)]
-                nodes.append(partial(self.split, branch, ends))
-        return partial(self.split, view, nodes)
+        for branch in tree.branches:
+            ends = [always(leaf) for leaf in islice(leaves, size_of(branch))]
+            below = ends[0] if branch is None else partial(self.split, branch, ends)
+            nodes.append(below)
+        return self.split(tree.root, nodes, {})
 
     def leaf(self, label: int, scores: Floats | None) -> Node:
         if label == len(self.classes):

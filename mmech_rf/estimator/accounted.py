@@ -28,7 +28,7 @@ from mmech_rf.estimator.base import ForestClassifier
 from mmech_rf.estimator.monotone import MonotoneGrid, check_grid
 from mmech_rf.estimator.options import estimator
 from mmech_rf.estimator.records import EncodedRecords, check_n_records, in_bins
-from mmech_rf.estimator.votes import Experts, check_that
+from mmech_rf.estimator.votes import Experts
 from mmech_rf.schema import Schema
 
 NUMBER = "number of records"
@@ -60,10 +60,6 @@ class Choice:
         Number of records that choices went by: stated, or a noisy count.
     stated : bool
         Whether the user stated it.
-    method : str
-        What was released: "trees" of `PrivateForestClassifier`.
-    voting : str
-        How trees vote.
     n_trees : int
         Number of trees that were drawn.
     rounds : int
@@ -75,8 +71,6 @@ class Choice:
 
     n_records: float
     stated: bool
-    method: str
-    voting: str
     n_trees: int
     rounds: int = 0
     n_scores: int = 0
@@ -106,7 +100,7 @@ class AccountedForest(ForestClassifier):
     Attributes
     ----------
     choice_ : Choice
-        What was released and how it votes.
+        What was released, and from how many records.
     """
 
     n_records: int | None = None
@@ -114,7 +108,6 @@ class AccountedForest(ForestClassifier):
 
     choice_: Choice = field(init=False)
     _experts: Experts = field(init=False)
-    _method: ClassVar[str]
     _keeps_order = True
     _released: ClassVar[tuple[str, ...]] = ("choice_", "_experts")
 
@@ -238,14 +231,10 @@ class AccountedForest(ForestClassifier):
 
     def _choose(self, n_records: float, **chosen: Any) -> None:
         """Say what the fit went by, and chose."""
-        chosen |= {"stated": self.n_records is not None, "method": self._method}
-        self.choice_ = Choice(n_records, **chosen)
+        self.choice_ = Choice(n_records, self.n_records is not None, **chosen)
 
     def _settle(self) -> None:
         super()._settle()
-        choice = self.choice_
-        votes = choice.method, choice.voting
-        check_that(votes == (self._method, self._experts.voting), "votes")
         self._experts.check(self.schema_.domain_shape, self.schema_.n_classes)
 
     # ---- post-processing -------------------------------------------------
@@ -305,21 +294,15 @@ def places_to_cut(schema: Schema, names: Sequence[str] | str) -> list[int]:
             "private_bins must be a sequence of names of attributes, or 'all', got "
             f"{names!r}; pass a tuple"
         )
+    known = ", ".join(bounded) or "none"
+    otherwise = f"choose from those with bounds, {known}, or give it lower and upper"
     for name in names:
-        if name not in schema.names:
-            known = ", ".join(bounded) or "none has bounds"
-            raise ParameterError(
-                "private_bins",
-                "must name attributes of the schema",
-                repr(name),
-                nearest(name, bounded, f"choose from those with bounds: {known}"),
-            )
         if name not in bounded:
             raise ParameterError(
                 "private_bins",
-                "must name numeric attributes with public bounds",
-                name,
-                ("give the attribute lower and upper", "leave it out"),
+                "must name numeric attributes of the schema with public bounds",
+                repr(name),
+                nearest(name, bounded, otherwise),
             )
     return sorted({bounded[name] for name in names})
 

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, fields
 from fractions import Fraction
 from functools import partial
 from itertools import chain, islice
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +92,8 @@ from mmech_rf.forest.ensembles import Ensemble
 from mmech_rf.schema import Schema, check_schema
 from mmech_rf.show.page import ClassShare, class_shares, html_page
 from mmech_rf.show.trees import ShownTree
+
+REAL = (int, float, np.floating, Fraction)
 
 STAGES = ("trees", "optimization", "measurement", "prediction")
 
@@ -385,9 +387,11 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     def _settled(self, X: Any, y: Any) -> None:
         """Fit as a whole or not at all."""
-        before = dict(vars(self))
-        for name in before:
-            if name.endswith("_") or (name[0] == "_" and name in self._set_by_fits()):
+        before, made = dict(vars(self)), cast(Any, type(self))
+        # Fields that are no parameters are set anew by every fit.
+        of_fits = {entry.name for entry in fields(made) if not entry.init}
+        for name in before.keys() - {"_lineage"}:
+            if name.endswith("_") or (name[0] == "_" and name in of_fits):
                 delattr(self, name)
 
         def spent(words: str) -> str:
@@ -411,12 +415,6 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         finally:
             if isinstance(self.ledger, PrivacyLedger):
                 self.ledger.let_go()
-
-    @classmethod
-    def _set_by_fits(cls) -> set[str]:
-        """Return names of fields that are no parameters: what fits set anew."""
-        made: Any = cls
-        return {entry.name for entry in fields(made) if not entry.init} - {"_lineage"}
 
     def _fit(self, X: Any, y: Any) -> None:
         """Fit to raw records, or to parts that were counted."""
@@ -654,7 +652,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"label must be one of {known}, got {label!r}")
         if threshold is None:
             self.__dict__.pop("_threshold", None)
-        elif not (isinstance(threshold, (int, float)) and 0 < threshold < 1):
+        elif not (isinstance(threshold, REAL) and 0 < threshold < 1):
             raise ValueError(
                 f"threshold must lie between 0 and 1, got {threshold!r}; "
                 "None takes it back"

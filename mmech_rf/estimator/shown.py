@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mmech.domain.attribute import Attribute
 from mmech.terminal import printable
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.forest import Forest
 from mmech_rf.schema import Schema
-from mmech_rf.show.trees import Node, ShownTree, by_values
+from mmech_rf.show.trees import Node, ShownTree, by_values, labelled
 
 MOST_LEAVES = 10_000
 """Legibility: leaves of a tree that is put into words."""
@@ -70,28 +71,41 @@ def importances(
 
 def grown_trees(
     ensembles: Iterable[tuple[Integers, Forest]],
-    leaves: Callable[[int, slice], Sequence[Node]],
+    labels: Sequence[Integers],
+    counts: Sequence[NDArray[Any]],
     schema: Schema,
-    error: float = math.nan,
+    error: float,
 ) -> Iterator[ShownTree]:
     """Yield the trees of random forests in words.
 
-    Ensembles are attributes, by position, and forests over them. `leaves` says what
-    some leaves of an ensemble, given by its position, stand for; it is asked for one
-    tree after the other. `error` is the standard error of their numbers of records.
+    Ensembles are attributes, by position, and forests over them, whose leaves have
+    labels (n_leaves,) and class counts (n_leaves, k). `error` is the standard error of
+    the number of records in a leaf, NaN where counts are no numbers of records.
     """
     number = 0
-    for position, (features, forest) in enumerate(ensembles):
+    for (features, forest), classes, of_leaves in zip(
+        ensembles, labels, counts, strict=True
+    ):
         attributes = [schema.attributes[i] for i in features]
+        sizes = of_leaves.sum(axis=1) + 0 * error
         bounds = pairwise(forest.leaf_offsets.tolist())
         for root, (start, stop) in zip(forest.node_offsets, bounds, strict=False):
             number += 1
             if stop - start > MOST_LEAVES:
                 node = Node(f"{stop - start:,} leaves, too many to show")
             else:
-                nodes = leaves(position, slice(start, stop))
-                node = _below(int(root), forest, attributes, nodes)
+                part = classes[start:stop].tolist(), sizes[start:stop].tolist()
+                leaves = labelled(part[0], schema.class_labels, part[1])
+                node = _below(int(root), forest, attributes, leaves)
             yield ShownTree(f"tree {number}", node, node.records, error)
+
+
+def counted_leaves(
+    features: Integers, forest: Forest, counts: NDArray[Any], codes: Integers
+) -> tuple[Floats, Integers]:
+    """Return class counts of the first tree, and where each record is, shape (b,)."""
+    leaves = forest.apply(codes[:, features])[:, 0].astype(np.int64)
+    return counts[: forest.leaf_offsets[1]].astype(np.float64), leaves
 
 
 def _below(

@@ -50,8 +50,6 @@ def check_labels(labels: Integers, size: int, n_classes: int) -> None:
 class Experts(ABC):
     """Votes that are a function of a release."""
 
-    voting: str
-
     @abstractmethod
     def log_odds(self, codes: Integers) -> Floats:
         """Return log probabilities of the classes up to a constant, shape (b, k)."""

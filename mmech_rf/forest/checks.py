@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_integer
 from mmech.exceptions import DomainTooLargeError
+from mmech.operators.marginals import check_domain_shape
 
 if TYPE_CHECKING:
     from mmech_rf.forest.forest import Forest
@@ -37,22 +37,9 @@ Domain = HasDomainShape | Sequence[int]
 """A schema, or the sizes of the attributes."""
 
 
-def check_shape(domain_shape: Any) -> tuple[int, ...]:
+def check_shape(domain: Any) -> tuple[int, ...]:
     """Return attribute sizes, or those of a schema, as whole numbers, or raise."""
-    try:
-        sizes = tuple(getattr(domain_shape, "domain_shape", domain_shape))
-    except TypeError:
-        raise TypeError(
-            "domain_shape must be a sequence of attribute sizes, or an object with "
-            f"a domain_shape, got {domain_shape!r}"
-        ) from None
-    if not sizes:
-        raise ValueError(
-            "domain_shape must name at least one attribute, got none; add one"
-        )
-    shape = tuple(
-        check_integer(size, f"domain_shape[{i}]") for i, size in enumerate(sizes)
-    )
+    shape = check_domain_shape(getattr(domain, "domain_shape", domain))
     if max(shape) > np.iinfo(np.int32).max:
         raise DomainTooLargeError(
             f"an attribute may have at most {np.iinfo(np.int32).max:,} values, got "
@@ -127,16 +114,14 @@ def check_layout(forest: Forest) -> int:
     """Raise unless the arrays are sound; return the depth of the forest."""
     from mmech_rf import _kernels
 
-    if forest.feature.shape != forest.child.shape:
-        raise ValueError(
-            "feature and child must have one entry per node each, got "
-            f"{forest.feature.size} and {forest.child.size}"
-        )
-    if forest.value is not None and forest.value.shape != forest.feature.shape:
-        raise ValueError(
-            f"value must have one entry for each of the {forest.feature.size} nodes, "
-            f"got {forest.value.size}"
-        )
+    n_nodes = forest.feature.size
+    for name in ("child", "value"):
+        of_nodes = getattr(forest, name)
+        if of_nodes is not None and of_nodes.size != n_nodes:
+            raise ValueError(
+                f"{name} must have one entry for each of the {n_nodes} nodes, got "
+                f"{of_nodes.size}"
+            )
     for name, offsets in (
         ("node_offsets", forest.node_offsets),
         ("leaf_offsets", forest.leaf_offsets),
@@ -151,15 +136,15 @@ def check_layout(forest: Forest) -> int:
             "node_offsets and leaf_offsets must have one entry per tree and one "
             f"more, got {forest.node_offsets.size} and {forest.leaf_offsets.size}"
         )
-    if forest.node_offsets[-1] != forest.feature.size:
+    if forest.node_offsets[-1] != n_nodes:
         raise ValueError(
-            f"node_offsets must end at the number of nodes {forest.feature.size}, "
-            f"got {forest.node_offsets[-1]}"
+            f"node_offsets must end at the number of nodes {n_nodes}, got "
+            f"{forest.node_offsets[-1]}"
         )
     report = np.empty(3, np.int64)
     sizes, value, ordered = forest._sizes, forest.value, forest.ordered
     if value is None:
-        value = np.full(forest.feature.size, -1, np.int32)
+        value = np.full(n_nodes, -1, np.int32)
         value.flags.writeable = False  # one type, and so one compiled kernel
     longest = min(int((sizes - 1).sum()), int(np.diff(forest.node_offsets).max()))
     _kernels.check_trees(

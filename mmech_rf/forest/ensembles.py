@@ -6,7 +6,7 @@ Seeds, attributes and trees are public. Votes are post-processing of what was re
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -19,6 +19,7 @@ from mmech.exceptions import ParameterError
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.forest import Forest
+from mmech_rf.forest.growth import Seed, seed_sequence
 from mmech_rf.limits import LIMITS
 
 
@@ -121,27 +122,13 @@ def features_of(
     return [np.sort(rng.permutation(n_features)[:size]) for rng in rngs]
 
 
-def spawn(random_state: Any, count: int) -> list[Any]:
+def spawn(random_state: Seed, count: int) -> list[np.random.SeedSequence]:
     """Return independent public seeds, different for every ensemble."""
-    if isinstance(random_state, np.random.RandomState):
-        random_state = int(random_state.randint(2**31))
-    elif isinstance(random_state, np.random.Generator):
-        random_state = int(random_state.integers(2**63))
-    if isinstance(random_state, np.random.SeedSequence):
-        return list(random_state.spawn(count))
-    return list(np.random.SeedSequence(random_state).spawn(count))
+    return list(seed_sequence(random_state).spawn(count))
 
 
 PRIOR_FLOOR = 0.01
 """No class counts for less than this part of an equal share."""
-
-
-def _leaf_rows(forest: Forest, codes: Integers) -> Iterator[tuple[slice, Integers]]:
-    """Yield slices of the records with their leaves as rows of T."""
-    width = LIMITS.voting_records
-    for start in range(0, codes.shape[0], width):
-        part = slice(start, start + width)
-        yield part, forest.apply(codes[part]) + forest.leaf_offsets[:-1]
 
 
 def weight_votes(forest: Forest, leaf_counts: NDArray[Any], codes: Integers) -> Floats:
@@ -150,8 +137,10 @@ def weight_votes(forest: Forest, leaf_counts: NDArray[Any], codes: Integers) -> 
     Leaves of which a label counts have a one at it.
     """
     votes = np.zeros((codes.shape[0], leaf_counts.shape[1]))
-    for part, rows in _leaf_rows(forest, codes):
-        for tree in range(rows.shape[1]):
+    for start in range(0, codes.shape[0], LIMITS.voting_records):
+        part = slice(start, start + LIMITS.voting_records)
+        rows = forest.apply(codes[part]) + forest.leaf_offsets[:-1]
+        for tree in range(forest.n_trees):
             votes[part] += leaf_counts[rows[:, tree]]
     return votes
 

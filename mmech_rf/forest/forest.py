@@ -265,8 +265,8 @@ class Forest:
         codes = self._check_codes(codes)
         leaves = np.empty((codes.shape[0], self.n_trees), dtype=np.int32)
         for rows, chunk in self._narrow(codes):
-            own = leaves[rows].ravel()
-            _kernels.apply_trees(*self._nodes, chunk, own, self.n_trees, 1)
+            flat = leaves[rows].ravel()
+            _kernels.apply_trees(*self._nodes, chunk, flat, self.n_trees, 1)
         return leaves
 
     def apply_domain(self) -> NDArray[np.int32]:
@@ -313,8 +313,8 @@ class Forest:
             part = slice(start, min(start + LIMITS.routed_records, self.n_cells))
             cells = np.arange(part.start, part.stop)
             for _, codes in self._narrow(cells[:, None] // steps % self._sizes):
-                own = labels.ravel()[start:]
-                _kernels.apply_trees(*self._nodes, codes, own, 1, self.n_cells)
+                flat = labels.ravel()[start:]
+                _kernels.apply_trees(*self._nodes, codes, flat, 1, self.n_cells)
         return labels
 
     def count_leaves(
@@ -563,3 +563,13 @@ class Forest:
                     f"row {start + row} does not; encode records with the schema"
                 )
             yield rows, np.array(chunk, dtype=dtype, order="C")
+
+
+def check_forest(forest: Any) -> None:
+    """Raise unless it is a forest."""
+    if not isinstance(forest, Forest):
+        raise TypeError(
+            f"forest must be a Forest, got {type(forest).__name__}; grow one with "
+            "grow_random_forest or complete_forest, or make one of a fitted model with "
+            "compile_forest"
+        )

@@ -217,7 +217,7 @@ def grow_random_forest(
     least = _fewest_nodes(fewest, depth)
     if n_trees * least > LIMITS.forest_nodes:
         raise _too_many_nodes(n_trees, depth, LIMITS.forest_nodes // least)
-    seeds = _seed_sequence(seed).generate_state(n_trees, np.uint64)
+    seeds = seed_sequence(seed).generate_state(n_trees, np.uint64)
     # Without a compiler the kernels run on NumPy scalars, which warn when the
     # generator wraps around as it should.
     with np.errstate(over="ignore"):
@@ -366,7 +366,8 @@ def _too_many_nodes(n_trees: int, depth: int, most: int) -> DomainTooLargeError:
     )
 
 
-def _seed_sequence(seed: Seed) -> np.random.SeedSequence:
+def seed_sequence(seed: Seed) -> np.random.SeedSequence:
+    """Return a public seed; generators are advanced, None asks the system."""
     if isinstance(seed, np.random.SeedSequence):
         return seed
     if isinstance(seed, np.random.Generator):

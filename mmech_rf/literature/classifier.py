@@ -24,7 +24,7 @@ from mmech_rf.arrays import Floats, Integers
 from mmech_rf.estimator.accounted import COUNT_SHARE, AccountedForest
 from mmech_rf.estimator.options import estimator
 from mmech_rf.estimator.records import EncodedRecords
-from mmech_rf.estimator.shown import grown_trees
+from mmech_rf.estimator.shown import counted_leaves, grown_trees
 from mmech_rf.estimator.votes import check_that
 from mmech_rf.forest.ensembles import Ensemble, spawn, weight_votes
 from mmech_rf.forest.forest import Forest
@@ -37,6 +37,7 @@ from mmech_rf.forest.growth import (
 from mmech_rf.limits import LIMITS
 from mmech_rf.literature.grow import Grower, grow_by_support, score_for
 from mmech_rf.literature.leaves import (
+    LEAF_COUNTS,
     VOTES,
     RecipeVotes,
     count_leaves,
@@ -56,7 +57,7 @@ from mmech_rf.literature.recipe import (
     tree_epsilon,
 )
 from mmech_rf.schema import Schema
-from mmech_rf.show.trees import Node, ShownTree, labelled
+from mmech_rf.show.trees import ShownTree
 
 
 class Fitting:
@@ -89,7 +90,7 @@ class Fitting:
         self, n_trees: int, epsilon: Fraction
     ) -> tuple[tuple[Forest, Floats], tuple[Forest, Floats]]:
         """Release all trees and their leaves; return them before and after pruning."""
-        share, prune = PRUNINGS[self.recipe.pruning]
+        share, _, prune = PRUNINGS[self.recipe.pruning]
         trees = epsilon * (1 - share)
         grown = self.trees(n_trees, trees)
         least = self.budget(n_trees, trees).counts[-1]
@@ -223,7 +224,7 @@ class Fitting:
                 forest, counts, budget.counts, unit, self._pay, self._noisy
             )
         if recipe.leaves == "laplace":
-            what = "class counts of leaves"
+            what = LEAF_COUNTS
             self._pay(cost, what, "laplace", unit)
             return self._noisy(counts, Fraction(unit), cost, what).astype(np.float64)
         flipping = recipe.leaves == "permute-and-flip"
@@ -275,12 +276,6 @@ class Fitting:
         leaves = [np.arange(*forest.leaf_offsets[tree : tree + 2]) for tree in kept]
         return picked([(forest, t) for t in kept]), counts[np.concatenate(leaves)]
 
-    def above_noise(
-        self, forest: Forest, counts: Floats, epsilon: Fraction
-    ) -> tuple[Forest, Floats]:
-        """Let nodes speak for the leaves below them that say no more than noise."""
-        return forest, signal_to_noise(forest, counts, float(epsilon))
-
     # ---- paying and noise ------------------------------------------------------
 
     def _pay(
@@ -310,13 +305,19 @@ class Fitting:
         return measured.values.reshape(values.shape)
 
 
-PRUNINGS: dict[str, tuple[Fraction, Callable[..., tuple[Forest, Floats]]]] = {
-    "none": (Fraction(0), lambda fitting, forest, counts, cost: (forest, counts)),
-    "signal-to-noise": (Fraction(0), Fitting.above_noise),
-    "selective": (Fraction(1, 10), Fitting.selected),
-}
-"""Prunings by name: the share of epsilon that each costs, and the function that prunes.
-Its arguments are trees, counts of their leaves, and what it, or else a count, costs."""
+PRUNINGS: dict[str, tuple[Fraction, bool, Callable[..., tuple[Forest, Floats]]]] = {
+    "none": (Fraction(0), True, lambda fitting, forest, counts, cost: (forest, counts)),
+    "signal-to-noise": (
+        Fraction(0), False,
+        lambda fitting, forest, counts, cost: (
+            forest, signal_to_noise(forest, counts, float(cost)),
+        ),
+    ),
+    "selective": (Fraction(1, 10), True, Fitting.selected),
+}  # fmt: skip
+"""Prunings by name: the share of epsilon that each costs, whether counts of leaves are
+still those of their records, and the function that prunes. Its arguments are trees,
+counts of their leaves, and what it, or else a count, costs."""
 
 
 MANY = 2**31
@@ -382,7 +383,6 @@ class RecipeForestClassifier(AccountedForest):
     _unlabelled = None
     _released = (*AccountedForest._released, "_seed", "_grown")
     _keeps_order = False
-    _method = "recipe"
 
     @property
     def recipe_(self) -> Recipe:
@@ -603,14 +603,11 @@ class RecipeForestClassifier(AccountedForest):
     # ---- releases ------------------------------------------------------------
 
     def _fit_counts(self, records: EncodedRecords, epsilon: Fraction) -> None:
-        if self.n_records is None and (
-            self._terms.neighbours == "labels" or not self.recipe_.needs_records
-        ):
-            # Public, or of no use.
+        public = self._terms.neighbours == "labels"
+        if self.n_records is None and (public or not self.recipe_.needs_records):
             self._reserve(epsilon)
             number = self.choice_.n_records if self._again else records.number
-            public = self._terms.neighbours == "labels"
-            n_records = float(max(number, 1)) if public else math.nan
+            n_records = float(max(number, 1)) if public else 1.0  # of no use
             self._release_model(records, epsilon, n_records)
         else:
             super()._fit_counts(records, epsilon)
@@ -619,22 +616,20 @@ class RecipeForestClassifier(AccountedForest):
         self, records: EncodedRecords, epsilon: Fraction, n_records: float
     ) -> None:
         recipe = self.recipe_
-        known = 1.0 if math.isnan(n_records) else n_records
-        n_levels = self._check_nodes(float(epsilon), known)
-        n_trees = recipe.trees(self.schema_, float(epsilon), known)
+        n_levels = self._check_nodes(float(epsilon), n_records)
+        n_trees = recipe.trees(self.schema_, float(epsilon), n_records)
         if not self._again:
             (seed,) = spawn(self.random_state, 1)
             self._seed = tuple(seed.generate_state(4).tolist())
         with self._timed("measurement"):
-            grown, trees = Fitting(self, records, n_levels, known).pruned(
-                n_trees, epsilon
-            )
+            fitting = Fitting(self, records, n_levels, n_records)
+            grown, trees = fitting.pruned(n_trees, epsilon)
         exact = recipe.selection == "exact"
         self._grown = RecipeVotes(*grown, recipe.vote) if exact else None
         self._experts = RecipeVotes(*trees, recipe.vote)
         features = np.arange(self.schema_.n_features)
         self.ensembles_ = [Ensemble(features, self.forest_, epsilon)]
-        self._choose(known, voting=recipe.vote, n_trees=self.forest_.n_trees)
+        self._choose(n_records, n_trees=self.forest_.n_trees)
 
     def _settle(self) -> None:
         super()._settle()
@@ -654,26 +649,31 @@ class RecipeForestClassifier(AccountedForest):
     def _remarks(self) -> list[str]:
         return [f"Recipe: {self.recipe_.name}.", *super()._remarks()]
 
-    def _shown_trees(self) -> Iterator[ShownTree]:
-        labels = self.leaf_counts_.argmax(axis=1)
+    @property
+    def _leaf_error(self) -> float:
+        """Standard error of the number of records in a leaf; NaN without any.
 
-        def leaves(ensemble: int, part: slice) -> list[Node]:
-            return labelled(labels[part].tolist(), self.schema_.class_labels)
-
-        every = np.arange(self.schema_.n_features)
-        return grown_trees([(every, self._experts.forest)], leaves, self.schema_)
-
-    def describe(self, *, n_trees: int = 10, n_rules: int = 50) -> str:
-        """Return the recipe in words, then what was released, as rules.
-
-        Parameters
-        ----------
-        n_trees, n_rules : int, default=10 and 50
-            Trees to describe, and rules of each, at most.
-
-        Returns
-        -------
-        str
+        Counts of bags, of weighed records, and of nodes that speak for their leaves are
+        no numbers of records.
         """
-        trees = super().describe(n_trees=n_trees, n_rules=n_rules)
-        return f"{self.recipe_.describe()}\n{trees}"
+        recipe, k = self.recipe_, self.schema_.n_classes
+        _, counted, _ = PRUNINGS[recipe.pruning]
+        if not counted or recipe.structure not in ("random", "drawn"):
+            return math.nan
+        entries = (e for e in self.releases_ if e.released == LEAF_COUNTS)
+        scales = (float(e.sensitivity / e.cost) for e in entries)
+        return math.sqrt(2 * k) * max(scales, default=math.nan)
+
+    def _shown_trees(self) -> Iterator[ShownTree]:
+        trees = [(np.arange(self.schema_.n_features), self.forest_)]
+        tables = [self.leaf_counts_.argmax(axis=1)], [self.leaf_counts_]
+        return grown_trees(trees, *tables, self.schema_, self._leaf_error)
+
+    def _counted_leaves(self, codes: Integers) -> tuple[Floats, Integers] | None:
+        if math.isnan(self._leaf_error):
+            return None
+        every = np.arange(self.schema_.n_features)
+        return counted_leaves(every, self.forest_, self.leaf_counts_, codes)
+
+    def _notes(self) -> list[str]:
+        return [*self.recipe_.describe().splitlines(), *super()._notes()]

@@ -330,18 +330,18 @@ class Grower:
             order = self.rng.random((boxes.shape[0], len(self._sizes)))
             order[~np.logical_or.reduceat(possible, self._starts[:-1], axis=1)] = 2.0
             last = np.partition(order, n_candidates - 1, axis=1)[:, n_candidates - 1]
-            kept = order <= last[:, None]
-            possible &= np.repeat(kept, self._sizes, axis=1)
+            drawn = order <= last[:, None]
+            possible &= np.repeat(drawn, self._sizes, axis=1)
         return possible
 
     def _on_grid(self, points: int) -> Flags:
         """Return the values of attributes with an order that `points` cuts leave."""
-        kept = np.ones(self._starts[-1], np.bool_)
+        on_grid = np.ones(self._starts[-1], np.bool_)
         for a in np.flatnonzero(self._ordered):
             cuts = np.arange(self._sizes[a])
             chosen = np.rint(np.linspace(-1, self._sizes[a] - 1, points + 2)[1:-1])
-            kept[self._starts[a] : self._starts[a + 1]] = np.isin(cuts, chosen)
-        return kept
+            on_grid[self._starts[a] : self._starts[a + 1]] = np.isin(cuts, chosen)
+        return on_grid
 
     def _values_of(self, attribute: Integers) -> Flags:
         """Return which values are of the attribute of each node."""
@@ -397,7 +397,7 @@ class Grower:
         Each of the draws costs the same: one per candidate and one among them.
         """
         n_candidates = self.recipe.n_candidates(len(self._sizes))
-        own_cost = cost / (n_candidates + 1)
+        each = cost / (n_candidates + 1)
         medians = self._scores(self.medians, counts)
         rows = np.arange(len(counts))
         places = np.zeros((len(counts), n_candidates), np.int64)
@@ -406,15 +406,15 @@ class Grower:
         for j in range(n_candidates):
             attribute = left.argmax(axis=1)
             usable[:, j] = left.any(axis=1)
-            mine = possible & self._values_of(attribute)
-            some = np.flatnonzero(usable[:, j])
-            if some.size:
-                places[some, j] = self._cut(
-                    counts[some], medians[some], mine[some], attribute[some], own_cost
+            cuts = possible & self._values_of(attribute)
+            nodes = np.flatnonzero(usable[:, j])
+            if nodes.size:
+                places[nodes, j] = self._cut(
+                    counts[nodes], medians[nodes], cuts[nodes], attribute[nodes], each
                 )
             left[rows, attribute] = False
         scores = self._scores(self.score, counts)[rows[:, None], places]
-        chosen = self._choose(scores, usable, own_cost, self.score.window)
+        chosen = self._choose(scores, usable, each, self.score.window)
         return places[rows, chosen]
 
     def _cut(

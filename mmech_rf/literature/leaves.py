@@ -22,6 +22,9 @@ from mmech_rf.forest.ensembles import weight_votes
 from mmech_rf.forest.forest import Forest
 from mmech_rf.literature.grow import Pay, Release
 
+LEAF_COUNTS = "class counts of leaves"
+"""Name of the release in ledgers and privacy statements."""
+
 
 def count_leaves(
     forest: Forest,
@@ -113,7 +116,7 @@ def release_levels(
         nodes, group = np.unique(paths[:, level], return_inverse=True)
         sums = np.zeros((nodes.size, counts.shape[1]), np.int64)
         np.add.at(sums, group, counts)
-        what = "class counts of leaves" if last else f"class counts of level {level}"
+        what = LEAF_COUNTS if last else f"class counts of level {level}"
         pay(cost, what, "laplace", unit)
         measured.append((group, release(sums, Fraction(unit), cost, what), cost))
     estimate = np.empty(counts.shape)

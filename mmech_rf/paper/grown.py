@@ -30,7 +30,7 @@ from mmech_rf.arrays import Floats, Integers
 from mmech_rf.estimator.base import ForestClassifier
 from mmech_rf.estimator.options import estimator
 from mmech_rf.estimator.records import EncodedRecords
-from mmech_rf.estimator.shown import grown_trees
+from mmech_rf.estimator.shown import counted_leaves, grown_trees
 from mmech_rf.estimator.votes import alike, check_labels, check_that
 from mmech_rf.forest.ensembles import (
     Ensemble,
@@ -40,7 +40,7 @@ from mmech_rf.forest.ensembles import (
     vote_shares,
     weight_votes,
 )
-from mmech_rf.forest.forest import Forest
+from mmech_rf.forest.forest import Forest, check_forest
 from mmech_rf.forest.growth import (
     check_cells,
     check_depth,
@@ -53,7 +53,7 @@ from mmech_rf.forest.growth import (
 from mmech_rf.limits import LIMITS
 from mmech_rf.methods import SPLITS
 from mmech_rf.schema import Schema
-from mmech_rf.show.trees import Node, ShownTree, labelled
+from mmech_rf.show.trees import ShownTree
 
 GROWTH = ("n_trees", "depth", "splits", "n_ensembles", "max_features")
 """Parameters that say how trees grow."""
@@ -134,12 +134,8 @@ class GrownForest(ForestClassifier):
             )
         check_choice(self.voting, "voting", self._votings)
         check_choice(self.ties, "ties", ("random", "first"))
-        if not isinstance(self.forest, Forest | None):
-            raise TypeError(
-                f"forest must be a Forest or None, got {type(self.forest).__name__}; "
-                "grow one with grow_random_forest, or make one of a fitted model with "
-                "compile_forest"
-            )
+        if self.forest is not None:
+            check_forest(self.forest)
         for name in GROWTH if self.forest is not None else ():
             if getattr(self, name) != getattr(type(self), name):
                 raise ParameterError(
@@ -351,22 +347,15 @@ class CountedForest(GrownForest):
         return vote_shares(self._votes(codes))
 
     def _shown_trees(self) -> Iterator[ShownTree]:
-        classes = self.schema_.class_labels
-
-        def leaves(ensemble: int, part: slice) -> list[Node]:
-            sizes = self.leaf_counts_[ensemble][part].sum(axis=1).tolist()
-            return labelled(self.leaf_labels_[ensemble][part].tolist(), classes, sizes)
-
         trees = [(e.features, e.forest) for e in self.ensembles_]
         n_leaves = sum(e.forest.n_leaves for e in self.ensembles_)
         error = math.sqrt(self.expected_error_ / n_leaves)
-        return grown_trees(trees, leaves, self.schema_, error)
+        tables = self.leaf_labels_, self.leaf_counts_
+        return grown_trees(trees, *tables, self.schema_, error)
 
     def _counted_leaves(self, codes: Integers) -> tuple[Floats, Integers]:
         first = self.ensembles_[0]
-        leaves = first.forest.apply(first.select(codes))[:, 0]
-        counts = self.leaf_counts_[0][: first.forest.leaf_offsets[1]]
-        return counts.astype(np.float64), leaves.astype(np.int64)
+        return counted_leaves(first.features, first.forest, self.leaf_counts_[0], codes)
 
     def _settle(self) -> None:
         super()._settle()

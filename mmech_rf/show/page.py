@@ -23,6 +23,11 @@ NEVER = (
     "on training records, and recall on them, are not private."
 )
 
+BY_LEAVES = (
+    "By released noisy counts of the first tree's leaves. Shares predicted take the "
+    "records of a leaf to be spread evenly over its cells."
+)
+
 STYLE = """\
 body { font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }
 table { border-collapse: collapse; } td, th { padding: .1em .8em .1em 0; }
@@ -42,14 +47,12 @@ def opening(card: Mapping[str, Any]) -> list[str]:
     classes, attributes = (
         [*map(printable, card[k])] for k in ("classes", "attributes")
     )
-    date = f" on {card['date']}" if card["date"] else ""
+    saved = f" on {card['date']} by mmech {card['version']}" if card["date"] else ""
     costs = [f"{name} = {card[name]:g}" for name in ("epsilon", "rho") if card[name]]
-    costs += [f"delta = {card['delta']:g}"] if card["delta"] else []
     lines = [
         f"Predicts {printable(card['target'])}, one of {any_of(classes)}, from "
         f"{', '.join(attributes)}.",
-        f"Released{date} by mmech {card['version']}: {', '.join(costs) or 'no cost'}, "
-        f"for {card['unit']}.",
+        f"Released{saved}: {', '.join(costs) or 'no cost'}, for {card['unit']}.",
     ]
     if card["evidence"]:
         checked = f"Evidence, checked on {card['evidence_checked']}"
@@ -110,7 +113,7 @@ def _classes(shares: Sequence[ClassShare]) -> Iterator[str]:
     for share in shares:
         cells = (share.name, f"{share.records:.1%}", f"about {share.predicted:.1%}")
         yield f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
-    yield "</table>\n<p>By released noisy counts of the first tree's leaves.</p>"
+    yield f"</table>\n<p>{BY_LEAVES}</p>"
     for share in shares:
         if share.predicted == 0:
             yield f"<p>{escape(NEVER.format(share.name, share.records))}</p>"

@@ -20,6 +20,7 @@ from cli_cases import write_rows
 
 from mmech_rf import Attribute, Schema
 from mmech_rf.cli import main
+from mmech_rf.estimator.base import ForestClassifier
 
 RECORDED = Path(__file__).parent / "openml"
 PATTERNS = {
@@ -123,3 +124,16 @@ def files(tmp_path):
     queries = [(w, "q", s, c) for s, c, w in cells[::5]]
     write_rows(tmp_path / "new.csv", [("weight", "note", "size", "colour"), *queries])
     return tmp_path
+
+
+@pytest.fixture
+def released_numbers(monkeypatch):
+    """How many records each release of counted parts had, in order."""
+    numbers, release = [], ForestClassifier.release
+
+    def noted(model, **names):
+        numbers.append(model._parts.number)
+        return release(model, **names)
+
+    monkeypatch.setattr(ForestClassifier, "release", noted)
+    return numbers

@@ -10,7 +10,6 @@ from mmech.cli import main as run_mmech
 from mmech.verify import examine
 from mmech_rf import (
     BatchTrainingClassifier,
-    DrawnSettings,
     LaplaceForestClassifier,
     PrivateForestClassifier,
     RecipeForestClassifier,
@@ -18,7 +17,6 @@ from mmech_rf import (
     load_model,
     recipes,
 )
-from mmech_rf.drawn.draw import Fork
 from mmech_rf.drawn.views import public_views
 
 CAR = datasets.load_car()
@@ -58,23 +56,15 @@ def test_recipes_leave_evidence_that_holds(name):
 
 @pytest.mark.slow
 def test_drawn_trees_can_be_read_from_their_evidence():
-    deep = DrawnSettings(third_level=0.999)
-    model = PrivateForestClassifier(CAR.schema, epsilon=9, n_records=102, settings=deep)
+    model = PrivateForestClassifier(CAR.schema, epsilon=9, n_records=102)
     places = *public_views(CAR.schema.domain_shape).items, None
     outcomes = iter(model.fit(RECORDS, LABELS).evidence_.values)
-
-    def branch():
-        place = next(numbers)
-        if place < len(places):
-            return places[place]
-        view = branch()
-        return Fork(view, tuple(branch() for _ in range(view.size)))
 
     for tree in model.trees_:
         numbers = iter(next(outcomes).tolist())
         next(outcomes)  # counts in its leaves
-        assert branch() == tree.root
-        assert tuple(branch() for _ in tree.branches) == tree.branches
+        assert places[next(numbers)] == tree.root
+        assert tuple(places[next(numbers)] for _ in tree.branches) == tree.branches
         assert [*numbers] == np.concatenate(tree.labels).tolist()
 
 

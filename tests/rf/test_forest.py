@@ -147,8 +147,8 @@ def test_a_schema_is_anything_with_a_domain_shape():
     ("changed", "message"),
     [
         ({"domain_shape": ()}, "at least one attribute"),
-        ({"domain_shape": (3, 0)}, r"domain_shape\[1\] must be an integer >= 1, got 0"),
-        ({"feature": [0, -1]}, "one entry per node each, got 2 and 6"),
+        ({"domain_shape": (3, 0)}, "an attribute size must be an integer >= 1, got 0"),
+        ({"feature": [0, -1]}, "child must have .* each of the 2 nodes, got 6"),
         ({"node_offsets": [0]}, "node_offsets must start at 0"),
         ({"node_offsets": [1, 6]}, "node_offsets must start at 0"),
         ({"leaf_offsets": [0, 2, 2]}, "leaf_offsets must start at 0"),

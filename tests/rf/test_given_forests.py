@@ -49,7 +49,7 @@ def given(name, forest=COMPILED, **parameters):
         ({"splits": "binary"}, ValueError, "splits says how trees grow"),
         ({"n_ensembles": 2}, ValueError, "n_ensembles says how trees grow"),
         ({"max_features": 2}, ValueError, "max_features says how trees grow"),
-        ({"forest": TREE}, TypeError, "forest must be a Forest .* with compile_forest"),
+        ({"forest": TREE}, TypeError, "must be a Forest, .* with compile_forest"),
         ({"forest": rf.grow_random_forest((3, 2), 1, 1)}, ValueError,
          r"the domain \(3, 2, 2\) of the schema, got \(3, 2\); make it with this"),
         ({"forest": OTHERS}, ValueError, "got other attributes of these sizes; make"),

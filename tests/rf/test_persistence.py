@@ -28,7 +28,6 @@ from rf_cases import SCHEMA, records
 import mmech as mm
 import mmech_rf as rf
 from mmech.storage import codec as _codec
-from mmech_rf.drawn.draw import Fork
 from mmech_rf.drawn.views import public_views
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
@@ -47,7 +46,6 @@ def all_models():
     """Return classes and settings by name, of every kind of model that is released."""
     in_rho = [{"ledger": mm.PrivacyLedger("1/18", currency="rho")} for _ in range(3)]
     few = {"settings": rf.DrawnSettings(score_share="1/7", signal_to_noise=2)}
-    deep = {"settings": rf.DrawnSettings(third_level=0.999)}
     training = {
         "training": {}, "by weight": {"voting": "weight", "splits": "binary"},
         "all trees": {"n_trees": math.inf, "depth": 3},
@@ -65,7 +63,7 @@ def all_models():
         "scores": {"epsilon": "1/3", "n_records": 3000},
         "noisy number": {"neighbours": "replace"}, "the least": {"epsilon": "1e-5"},
         "several trees": {"n_records": 16_000},
-        "third levels": deep | {"n_records": 16_000}, "own settings": few,
+        "own settings": few,
         "sums and pairs": {"schema": CAR.schema, "n_records": 1728},
         "pairs of records": {"records_per_person": 2},
         "in rho": {"epsilon": "1/3"} | in_rho[2],
@@ -309,16 +307,6 @@ def test_a_model_must_be_fitted(cls, path):
     assert not path.exists()
 
 
-def test_forks_that_do_not_fit_are_refused():
-    view = public_views((2, 2)).items[1]
-    Fork(view, (None, view)).check((2, 2))
-    with pytest.raises(ValueError, match="branches that do not fit"):
-        Fork(view, (None,)).check((2, 2))
-    for fork in (Fork(view, (None, None)), Fork(view, (view, None))):
-        with pytest.raises(ValueError, match="tables that do not fit"):
-            fork.check((3, 2))
-
-
 @pytest.mark.parametrize("shape", [(2, 3), (2,) * 8, (40, 3, 100), (3, 2, 2, 1)])
 def test_all_public_views_are_what_readers_take(shape):
     """The reader knows the families that trees are made of, and their limits."""
@@ -345,7 +333,7 @@ def test_a_file_of_something_else(path):
         (set_class("BatchTrainingClassifier"), "has BatchTrainingClassifier with o"),
         (set_in("choice", "surprise", to=1), "has Choice with other .*surprise"),
         (set_in("releases", to=[]), "has PrivateForestClassifier with .*releases"),
-        (lambda file: find(file, "choice").pop("method"), "Choice with .*method"),
+        (lambda file: find(file, "choice").pop("rounds"), "Choice with .*rounds"),
     ],
 )
 def test_models_of_another_version_are_refused_in_a_sentence(change, reason, path):
@@ -395,8 +383,7 @@ CHANGES = {
         set_in("View", "tables", 0, 0, to=-(2**40)),
         set_in("View", "tables", 0, 0, to=0.5), set_in("View", "cuts", to=[3, 2]),
         add_to("View", "size"), set_in("View", "family", to="magic"),
-        set_in("choice", "n_trees", to=2), set_in("choice", "method", to="magic"),
-        set_in("choice", "voting", to="log-odds"), set_in("choice", "n_records", to=0),
+        set_in("choice", "n_trees", to=2), set_in("choice", "n_records", to=0),
         set_in("choice", "stated", to=1), set_in("parameters", "prior", to=None),
     ],
     "in rho": [

@@ -11,7 +11,6 @@ from sklearn.base import clone
 from mmech import PrivacyLedger
 from mmech_rf import DrawnSettings, PrivateForestClassifier
 from mmech_rf.drawn import grow
-from mmech_rf.drawn.draw import Fork
 from mmech_rf.drawn.scores import SUMS
 from mmech_rf.drawn.settings import Plan
 
@@ -89,16 +88,6 @@ def test_plans_for_ranking_spend_all_whatever_is_public(epsilon, n_classes, n_fe
         # Boosting starts from scores or from a tree, never from neither.
         assert (found.first == 0) <= (found.scores > 0 and found.rounds > 0)
         assert found.corrections == settings.corrections * (found.first == 0)
-
-
-def test_a_third_level_may_be_left_out():
-    X, y = records(60)
-    for third_level in (0, 0.999):
-        settings = DrawnSettings(third_level=third_level)
-        many = {"epsilon": 1, "n_records": 60, "settings": settings}
-        models = [PrivateForestClassifier(SCHEMA, **many).fit(X, y) for _ in range(20)]
-        forks = [isinstance(b, Fork) for m in models for b in m.trees_[0].branches]
-        assert any(forks) == (third_level > 0)
 
 
 def test_learning_rate_zero_leaves_the_first_tree(monkeypatch):

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import re
+from fractions import Fraction
 from functools import partial
 from html.parser import HTMLParser
 
@@ -12,7 +13,7 @@ import pytest
 
 import mmech_rf as rf
 from mmech_rf.cli import main
-from mmech_rf.drawn.draw import Fork, SelectedTree
+from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.views import View, public_views
 from mmech_rf.drawn.words import drawn_trees, notes_on
@@ -128,9 +129,7 @@ def test_rules_of_drawn_trees_are_their_leaves(family, rng):
     items = [v for v in public_views(SCHEMA.domain_shape).items if v.family == family]
     seconds = [v for v in public_views(SCHEMA.domain_shape).items if not v.cuts]
     for root in items:
-        inner = rng.choice(seconds)
-        fork = Fork(inner, tuple(rng.choice([None, *seconds], inner.size)))
-        branches = tuple(rng.choice([None, fork, *seconds]) for _ in range(root.size))
+        branches = tuple(rng.choice([None, *seconds]) for _ in range(root.size))
         sizes = [1 if branch is None else branch.size for branch in branches]
         labels = tuple(rng.integers(0, 3, size) for size in sizes)
         tree = SelectedTree(root, branches, labels)
@@ -212,7 +211,13 @@ def test_a_threshold_predicts_a_rare_class(tmp_path):
     assert (model.set_threshold("no", None).predict(CELLS) == plain).all()
     again = model.set_threshold("no", 0.5).fit(CELLS, LABELS)
     assert "wherever" not in again.describe()
-    for arguments, words in [(("none", 0.5), "one of"), (("no", 1), "between 0 and 1")]:
+    half = model.set_threshold("no", 0.5).describe()
+    for least in (np.float32(0.5), Fraction(1, 2)):
+        assert model.set_threshold("no", least).describe() == half
+    for arguments, words in [
+        (("none", 0.5), "one of"), (("no", 1), "between 0 and 1"),
+        (("no", True), "between 0 and 1"), (("no", "half"), "between 0 and 1"),
+    ]:  # fmt: skip
         with pytest.raises(ValueError, match=words):
             model.set_threshold(*arguments)
 
@@ -224,10 +229,39 @@ def test_a_page_says_that_a_class_is_never_predicted():
     assert "yes is never predicted" in page
     assert "maybe is never predicted; 5.0% of the records have it" in page
     assert "no is never" not in page
-    sizes = [
+    assert sum(leaf_sizes(page)) == pytest.approx(18 * 60, abs=30)
+
+
+def leaf_sizes(page):
+    """Return the numbers of records that a page shows of leaves."""
+    return [
         int(n.replace(",", "")) for n in re.findall(r"</b>, ([\d,]+) records", page)
     ]
-    assert sum(sizes) == pytest.approx(18 * 60, abs=30)
+
+
+@pytest.mark.parametrize("recipe", ["spe", "hou", "jpw"])
+def test_pages_of_recipes_show_released_counts_and_their_noise(recipe):
+    model = fitted(
+        rf.RecipeForestClassifier, 40, recipe=recipe, n_records=360, random_state=0
+    )
+    page = model.to_html(n_trees=1)
+    records = 360 / (
+        model.forest_.n_trees if model.recipe_.records == "disjoint" else 1
+    )
+    assert sum(leaf_sizes(page)) == pytest.approx(records, abs=0.3 * records)
+    assert "give or take" in page
+    assert "share of records" in page
+    (entry,) = [e for e in model.releases_ if e.released == "class counts of leaves"]
+    error = math.sqrt(2 * SCHEMA.n_classes) * entry.sensitivity / entry.cost
+    assert next(model._shown_trees()).error == pytest.approx(float(error))
+
+
+@pytest.mark.parametrize("recipe", ["fi-2021", "fi-2015", "li-gini"])
+def test_pages_show_no_sizes_where_no_numbers_of_records_were_released(recipe):
+    model = fitted(rf.RecipeForestClassifier, 40, recipe=recipe, n_records=360)
+    page = model.to_html(n_trees=1)
+    assert leaf_sizes(page) == []
+    assert "share of records" not in page
 
 
 @pytest.mark.parametrize(("cls", "options"), MODELS)
@@ -312,6 +346,7 @@ def test_a_card_says_what_was_spent(tmp_path):
     assert (card["relation"], card["records_per_person"]) == ("add_remove", 2)
     assert card["private"]
     assert card["date"] is None
+    assert "Released: epsilon = 0.5, for one person" in model.to_html()
     assert [r["cost"] for r in card["releases"]] == [
         str(entry.cost) for entry in model.releases_
     ]

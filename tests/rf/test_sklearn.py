@@ -22,7 +22,7 @@ pytestmark = [
 
 CHECKED = {"epsilon": 1e6, "insecure_rng": 0, "depth": 2}
 MATRIX = CHECKED | {"template": "identity"}
-FEW_TREES = rf.DrawnSettings(boosting_from=math.inf, third_level=0.0)
+FEW_TREES = rf.DrawnSettings(boosting_from=math.inf)
 HOLDS_COUNTS = "holds exact counts, which must not reach a file"
 TIES = {
     "check_classifiers_train": "votes tie, and the label of a tie is drawn by a key, "

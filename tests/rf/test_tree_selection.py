@@ -33,14 +33,10 @@ from mmech_rf._kernels import (
     split_log_weights,
     view_tables,
 )
-from mmech_rf.drawn.draw import counted, select_tree
+from mmech_rf.drawn.draw import NodeWeights, select_tree
 from mmech_rf.drawn.views import ScoreView, Views, public_views
 
-TWO_LEVELS = {"third_level": 0.0}
-"""Trees of a third as many choices, where the depth is not the subject."""
-
-
-PREDICTED = {"epsilon": "0.7", "predict": PREDICT["constant"], **TWO_LEVELS}
+PREDICTED = {"epsilon": "0.7", "predict": PREDICT["constant"]}
 EITHER = {"epsilon": "0.7", "predict": PREDICT["either"]}
 REPLACED = {"neighbours": "replace"}
 CASES = {
@@ -48,13 +44,13 @@ CASES = {
     "one": (DATA[1], {"epsilon": "2"}),
     "three": (DATA[2], {"epsilon": "2"}),
     "replaced": (DATA[2], {"epsilon": "1"} | REPLACED),
-    "empty, predicted": (DATA[0], EITHER | TWO_LEVELS),
+    "empty, predicted": (DATA[0], EITHER),
     "one, predicted": (DATA[1], PREDICTED),
     "one, predicted, replaced": (DATA[1], PREDICTED | REPLACED),
     "three, predicted": (DATA[2], PREDICTED),
     "three, predicted, replaced": (DATA[2], PREDICTED | REPLACED),
-    "three levels, predicted": (DATA[2], EITHER),
-    "three levels, predicted, replaced": (DATA[2], EITHER | REPLACED),
+    "three, either": (DATA[2], EITHER),
+    "three, either, replaced": (DATA[2], EITHER | REPLACED),
 }
 
 
@@ -85,7 +81,6 @@ def test_a_record_changes_as_little_as_it_weighs(predict):
     settings = {"epsilon": "1", "unit": 256, "predict": predict}
     others = [DATA[2]]
     if predict is not None:
-        settings |= TWO_LEVELS
         others = list(every_neighbour(codes[:2], classes[:2]))
     weights = np.array([256, 3, 0])
     before = conditionals(
@@ -100,83 +95,48 @@ def test_a_record_changes_as_little_as_it_weighs(predict):
 
 
 def every_tree(views, codes, classes, epsilon, predict=None, n_classes=2):
-    """Yield (choices, log weight) of every labelled tree, by listing them.
-
-    First those of two levels, then those of three, which have half of the prior.
-    """
+    """Yield (choices, log weight) of every labelled tree, by listing them."""
     codes = np.asarray(codes).reshape(len(classes), 2)
     classes = np.asarray(classes)
     cells = views.cells(codes)
     half = math.log(0.5)
     n_labels = n_classes + (predict is not None)
     known = None if predict is None else np.array(predict)[*codes.T]
-    third = tree_selection._third_level(views, 100)
-    last = Views(tuple(views.items[place] for place in third.views))
     n_views = len(views.items)
 
-    def leaves(mask, places, prior):
-        """Yield what a node with these records may do that ends here."""
-        for way, place in enumerate([*places, None]):
-            leaf = np.zeros(mask.sum(), int) if place is None else cells[place][mask]
-            size = 1 if place is None else int(views.sizes[place])
+    def leaves(mask):
+        """Yield what a node with these records may do."""
+        for way in range(n_views + 1):
+            ends = way == n_views
+            leaf = np.zeros(mask.sum(), int) if ends else cells[way][mask]
+            size = 1 if ends else int(views.sizes[way])
             for labels in itertools.product(range(n_labels), repeat=size):
                 said = np.array(labels)[leaf]
                 if known is not None:
                     said = np.where(said == n_classes, known[mask], said)
                 right = (said == classes[mask]).sum()
                 weight = half - size * math.log(n_labels) + epsilon * right
-                weight += 0 if place is None else prior[way]
+                weight += 0 if ends else views.log_prior[way]
                 yield (way, *((label,) for label in labels)), weight
 
-    def trees(place, mask, below):
-        """Yield trees that begin with a view, and have `below` in its cells."""
-        size = int(views.sizes[place])
-        parts = [list(below(mask & (cells[place] == cell))) for cell in range(size)]
-        for choice in itertools.product(*parts):
-            yield tuple(key for key, _ in choice), sum(weight for _, weight in choice)
-
-    def shallow(mask):
-        return leaves(mask, range(n_views), views.log_prior)
-
-    everyone = np.ones(len(classes), bool)
     for root in range(n_views):
-        for keys, weight in trees(root, everyone, shallow):
-            yield (root, *keys), weight + views.log_prior[root]
-    for root, first in enumerate(third.first):
-        seconds = [second for second in third.first if second != first]
-
-        def deep(mask, seconds=seconds):
-            for key, weight in shallow(mask):
-                yield key, weight + half
-            for fork, second in enumerate(seconds):
-                for keys, weight in trees(
-                    third.views[second],
-                    mask,
-                    lambda mask: leaves(mask, third.views, last.log_prior),
-                ):
-                    prior = half - math.log(len(seconds))
-                    yield (n_views + 1 + fork, *keys), weight + prior
-
-        for keys, weight in trees(third.views[first], everyone, deep):
-            yield (n_views + root, *keys), weight - math.log(len(third.first))
+        parts = [list(leaves(cells[root] == x)) for x in range(int(views.sizes[root]))]
+        for choice in itertools.product(*parts):
+            keys = tuple(key for key, _ in choice)
+            yield (root, *keys), sum((w for _, w in choice), views.log_prior[root])
 
 
-@pytest.mark.by_day(1)
-@pytest.mark.parametrize(("predict", "third_level"), [(None, 0.5), ("either", 0)])
-def test_draws_follow_the_list_of_all_trees(predict, third_level):
+@pytest.mark.parametrize(("predict", "n_trees"), [(None, 200), ("either", 882)])
+def test_draws_follow_the_list_of_all_trees(predict, n_trees):
     """Against brute force: weights prior times exp(epsilon times right answers)."""
     views = Views(tuple(v for v in SMALL.items if v.family == "single"))
     data = ((0, 0), (0, 1), (1, 1), (1, 1), (0, 0)), (0, 0, 1, 1, 1)
     predict = PREDICT.get(predict)
     listed = dict(every_tree(views, *data, 0.8, predict))
-    if not third_level:
-        listed = {key: w for key, w in listed.items() if key[0] < len(views.items)}
-    choices = conditionals(
-        views, *data, epsilon="0.8", predict=predict, third_level=third_level
-    )
+    choices = conditionals(views, *data, epsilon="0.8", predict=predict)
     found = dict(choices.outcomes())
     assert found.keys() == listed.keys()
-    assert len(found) == (24_400 if third_level else 882)
+    assert len(found) == n_trees
     expected = np.array([listed[key] for key in found])
     expected -= logsumexp(expected)
     np.testing.assert_allclose(list(found.values()), expected, rtol=0, atol=1e-8)
@@ -191,22 +151,6 @@ def test_roots_follow_public_numbers_only():
     # With few distinct records all coarse attributes are candidates, else only some.
     assert len(tree_selection._roots(views, 10**12, 3456)) == 7
     assert tree_selection._roots(views, 10**12).tolist() == [0]
-
-
-def test_third_levels_follow_public_numbers_only():
-    views = public_views((4, 4, 40, 3, 3, 3))
-    shown = tree_selection._third_level(views, 1000)
-    families = {views.items[place].family for place in shown.views}
-    assert families == {"whole", "single", "pair"}
-    first = [views.items[place] for place in shown.views[shown.first]]
-    assert {view.family for view in first} == {"single"}
-    assert max(view.size for view in first) == 8
-    # Many distinct records have no third level.
-    assert tree_selection._third_level(views, 10**7).first.size == 0
-    same = tree_selection._third_level(views, 10**7, 3456).first
-    np.testing.assert_array_equal(same, shown.first)
-    # One view has none to come second.
-    assert tree_selection._third_level(public_views((3,)), 1000).first.size == 0
 
 
 @pytest.mark.by_day(2)
@@ -235,12 +179,6 @@ def test_log_weights_are_their_numpy_twins(domain_shape, rate, rng):
             expected = bench.numpy_split_log_weights(cell, size, *twin, *ends)
             found = bench.in_units(ours.ways(root), scale)
             np.testing.assert_array_equal(found, expected)
-        root, seconds = 1, np.flatnonzero(views.sizes <= 4)
-        expected = bench.numpy_fork_log_weights(
-            twin[0][root], int(views.sizes[root]), seconds, *twin, *ends
-        )
-        found = bench.in_units(ours.forks(root, seconds), scale)
-        np.testing.assert_array_equal(found, expected)
 
 
 def select(views, cells, classes, **settings):
@@ -322,10 +260,9 @@ def test_sums_that_need_64_bits_have_them():
     """A record that is there 2^31 times counts for that many."""
     codes, classes = np.array(DATA[2][0]), np.array(DATA[2][1])
     for often in (2**31 - 3, 2**31):
-        known = counted(
-            SMALL, SMALL.cells(codes), classes, np.array([1, 1, often]), None, 2, 1
-        )
-        totals = known[-2]
+        weights = np.array([1, 1, often])
+        nodes = NodeWeights(SMALL, SMALL.cells(codes), classes, weights, None, 2, 1)
+        totals = nodes._tables[-2]
         assert int(totals.max()) >= often
 
 
@@ -349,21 +286,15 @@ def test_roots_that_are_drawn_follow_the_stated_number(n_records):
             select(views, views.cells(codes), codes[:, 0], n_records=n_records)
         offered.append(device.seen[0].size)
     expected = tree_selection._roots(views, n_records).size
-    expected += tree_selection._third_level(views, n_records).first.size
     assert offered == [expected] * 3
 
 
 def test_the_rate_leaves_room_for_every_rounding(drawn):
-    """A tree is drawn from a sum for its root, each of its nodes, and each leaf.
-
-    The tree has two levels or, with views of fewer cells above the last, three.
-    """
-    draw(public_views((3, 2)), *DATA[0], third_level=0.0)
+    """A tree is drawn from a sum for its root, each of its nodes, and each leaf."""
     draw(public_views((3, 2)), *DATA[0])
-    # The largest views have 6 cells, and single attributes 3.
-    sums = [1 + 6 + 6 * 6, 1 + 3 + 3 * 3 + 3 * 3 * 6]
-    rates = [1 - Fraction(UNITS_PER_ROUNDING * n, 2**FRACTION_BITS) for n in sums]
-    assert [tree.public["rate"] for tree in drawn] == rates
+    sums = 1 + 6 + 6 * 6  # the largest views have 6 cells
+    rate = 1 - Fraction(UNITS_PER_ROUNDING * sums, 2**FRACTION_BITS)
+    assert [tree.public["rate"] for tree in drawn] == [rate]
 
 
 def test_nothing_is_drawn_before_it_is_paid_for():
@@ -410,12 +341,12 @@ def test_no_number_of_records_is_refused(epsilon, n_records):
     assert ledger.spent == Fraction(epsilon)
 
 
-@pytest.mark.parametrize(("n_records", "settings"), [(2**13, {}), (2**16, TWO_LEVELS)])
-def test_windows_where_logarithms_leave_64_bits(n_records, settings):
+@pytest.mark.parametrize("n_records", [2**13, 2**16])
+def test_windows_where_logarithms_leave_64_bits(n_records):
     """The same law on either side: one more record changes it by at most epsilon."""
     codes = [(0, 0), (0, 1), (1, 1), (1, 0)] * (n_records // 4)
     classes = [0, 1, 0, 1] * (n_records // 4)
-    settings = {"epsilon": "1e4", "n_records": 1, **settings}
+    settings = {"epsilon": "1e4", "n_records": 1}
     before = conditionals(SMALL, codes, classes, **settings)
     more = [*codes, (0, 1)], [*classes, 0]
     after = conditionals(SMALL, *more, **settings)

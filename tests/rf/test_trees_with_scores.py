@@ -10,7 +10,7 @@ from rf_cases import CELLS, CLASSES, SCHEMA, SHAPE, paying, records, some_scores
 
 import mmech_rf as rf
 from benchmarks.accuracy.ranking import calibration_error
-from mmech_rf.drawn.draw import Fork, SelectedTree
+from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.scores import SUMS, VOTE_STEPS, WEIGHED_SUMS, score_views
 from mmech_rf.drawn.settings import Plan
@@ -30,9 +30,7 @@ def some_trees(scores, n_trees=3, seed=0):
     trees, votes = [], []
     for number in range(n_trees):
         root = score_views(scores)[0] if number == 0 else offered[rng.integers(12)]
-        inner = offered[rng.integers(12)]
-        fork = Fork(inner, tuple(rng.choice(offered, inner.size)))
-        branches = (fork, *rng.choice(offered, root.size - 1))
+        branches = tuple(rng.choice(offered, root.size))
         sizes = [1 if branch is None else branch.size for branch in branches]
         labels = np.resize(rng.permutation(k + 1), sum(sizes))
         parts = tuple(np.split(labels, np.cumsum(sizes)[:-1]))
@@ -50,12 +48,7 @@ def vote_by_hand(trees, votes, scores, answers, record):
         cell = int(tree.root.cells(code)[0])
         leaf = sum(labels.size for labels in tree.labels[:cell])
         branch = tree.branches[cell]
-        inside = 0
-        if isinstance(branch, Fork):
-            cell_of_fork = int(branch.view.cells(code)[0])
-            sizes = [1 if b is None else b.size for b in branch.branches]
-            inside, branch = sum(sizes[:cell_of_fork]), branch.branches[cell_of_fork]
-        inside += 0 if branch is None else int(branch.cells(code)[0])
+        inside = 0 if branch is None else int(branch.cells(code)[0])
         if tree.labels[cell][inside] != k:
             total += vote[leaf + inside]
             whole += np.rint(VOTE_STEPS * vote[leaf + inside]).astype(int)

@@ -117,7 +117,7 @@ def boosted(place):
 
     def release(classes, runs):
         grower = Grower(
-            domain_shape=(2, 2),  # two attributes: trees may have a third level
+            domain_shape=(2, 2),
             records=EncodedRecords.once(
                 np.zeros((len(classes), 2), np.int64), np.array(classes, np.int64)
             ),
