@@ -15,7 +15,6 @@ from schema_cases import schema_of
 
 import mmech_rf as rf
 from mmech import (
-    DomainTooLargeError,
     Identity,
     Marginals,
     all_marginals,
@@ -87,13 +86,7 @@ def test_attributes_of_one_value_are_left_out_of_complete_forests():
     assert np.array_equal(loaded.feature, forest.feature)
 
 
-def test_complete_forests_too_large_are_refused():
-    with pytest.raises(DomainTooLargeError, match=r"has 705,432 trees, .* of 100,000"):
-        rf.complete_forest((2,) * 22, 11)
-    with pytest.raises(DomainTooLargeError, match=r"100,000,000 leaves.*max_features="):
-        rf.complete_forest((10_000, 10_000), 2)
-    with pytest.raises(ValueError, match="depth must be an integer >= 0, got -1"):
-        rf.complete_forest((2, 3), -1)
+def test_complete_forests_take_what_has_a_domain_shape():
     schema = SimpleNamespace(domain_shape=(2, 3))
     assert rf.complete_forest(schema, 1).n_leaves == 5
 

@@ -489,14 +489,6 @@ def test_pairs_and_datasets_are_read():
 
 
 def test_other_sources_are_refused():
-    for source, settings, error, message in [
-        (5, {}, TypeError, "source must be a path, a frame"),
-        ({"size": [1]}, {}, TypeError, "source must be a path, a frame"),
-        ([1, 2], {}, TypeError, "must yield frames"),
-        (iter([]), {"sep": ";"}, ValueError, "sep is for csv files"),
-    ]:
-        with pytest.raises(error, match=message):
-            list(read(source, SCHEMA, **settings))
     frame = frame_of("pandas").drop(columns="answer")
     refused(lambda: list(read(frame, SCHEMA)), "no column named 'answer'", ValueError)
 

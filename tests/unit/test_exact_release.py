@@ -210,32 +210,3 @@ def test_sensitivities_are_finite_and_positive(name, wrong):
     with pytest.raises(kind, match=r"must be a finite number > 0|either sensitivity="):
         mm.noisy_release([1], **settings)
     assert ledger.spent == 0
-
-
-@pytest.mark.parametrize(
-    ("settings", "kind", "message"),
-    [
-        ({}, TypeError, "either epsilon=, for pure differential privacy, or rho="),
-        ({"epsilon": 1, "rho": 1}, TypeError, "either epsilon=, .*, or rho="),
-        ({"epsilon": 0}, ValueError, "epsilon must be a finite number > 0, got 0"),
-        ({"rho": -1}, ValueError, "rho must be a finite number > 0, got -1"),
-        ({"epsilon": True}, TypeError, "epsilon must be a finite number > 0, got True"),
-        ({"epsilon": 1, "sensitivity": None, "squared_sensitivity": 4}, TypeError,
-         "squared_sensitivity= is for Gaussian noise, paid with rho=; pass sens"),
-        ({"rho": 1, "groups": [1, 1]}, TypeError,
-         "groups= is for noise that is paid with epsilon=; under rho=, pass squ"),
-        ({"epsilon": 1, "groups": [1]}, ValueError, "one row per coordinate, 1 in all"),
-        ({"epsilon": 1, "records_per_person": 0}, ValueError, "records_per_person"),
-        ({"epsilon": 1, "records_per_person": 2}, ValueError, "with up to 2 records"),
-        ({"epsilon": 1, "neighbours": "replace"}, ValueError, "same neighbours="),
-        ({"epsilon": 1, "neighbours": "both"}, ValueError, "neighbours must be one of"),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_wrong_settings_of_a_release_spend_nothing(settings, kind, message, drawn):
-    ledger = mm.PrivacyLedger(9, currency="rho")
-    settings = {"sensitivity": 1, "released": "x", "ledger": ledger} | settings
-    with pytest.raises(kind, match=message):
-        mm.noisy_release([1, 2], **settings)
-    assert ledger.spent == 0
-    assert not drawn

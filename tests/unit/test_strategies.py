@@ -353,40 +353,6 @@ def test_callback_sees_every_start(workload, template):
 # ------------------------------------------------------------------ options
 
 
-@pytest.mark.parametrize(
-    ("options", "kind", "message"),
-    [
-        ({"template": "pidentiy"}, ValueError,
-         r"must be one of 'auto', 'identity'.*; did you mean 'pidentity'"),
-        ({"template": "dense"}, ValueError, "'dense'; it is for privacy='zcdp'"),
-        ({"template": "identity", "p": 3}, TypeError,
-         r"no option 'p' under .* are: none"),
-        ({"template": "pidentity", "restarts": 3}, TypeError,
-         r"'restarts' under .*; its options are: max_iter, n_starts, p, tolerance$"),
-        ({"restarts": 3}, TypeError, "no option 'restarts'"),
-        ({"template": "pidentity", "p": 0}, ValueError, r"p must be an integer >= 1"),
-        ({"template": "pidentity", "p": 1.5}, TypeError, r"p must be an integer >= 1"),
-        ({"template": "pidentity", "p": 5}, ValueError,
-         "p must be at most .* cells, 4"),
-        ({"p": 100, "privacy": "zcdp"}, ValueError, "p must be at most the number of"),
-        ({"n_starts": 0}, ValueError, r"n_starts must be an integer >= 1, got 0"),
-        ({"max_iter": 0}, ValueError, r"max_iter must be an integer >= 1, got 0"),
-        ({"template": "kronecker"}, mm.UnsupportedWorkloadError,
-         "needs a Kronecker, a"),
-        ({"workload": UNION, "template": "kronecker", "p": [1, 2, 3]}, ValueError,
-         "one integer or 2 integers, one per factor"),
-        ({"tolerance": "tight"}, TypeError, "tolerance"),
-        ({"tolerance": [1e-6]}, TypeError, "tolerance"),
-        ({"tolerance": float("nan")}, ValueError, "tolerance"),
-        ({"tolerance": -1.0}, ValueError, "tolerance"),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_wrong_options(options, kind, message):
-    with pytest.raises(kind, match=message):
-        mm.optimize(**{"workload": mm.Prefix(4)} | options)
-
-
 def test_auto_survives_rank_deficient_forests(seed):
     """Trees of depth one repeat rows up to rounding; no candidate may take all down."""
     forest = grow_random_forest((4, 3, 3), 8, 1, seed=seed)

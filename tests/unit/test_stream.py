@@ -27,9 +27,7 @@ from mmech import (
     Prefix,
     PrivacyLedger,
     Stream,
-    Suffix,
     Toeplitz,
-    UnsupportedWorkloadError,
     WidthRange,
     optimize,
 )
@@ -514,19 +512,6 @@ def test_what_cannot_be_pushed_spends_nothing_and_draws_nothing(currency):
             made.push(0)
     assert made.answers.tolist() == [*answers, last]
     assert len(made.ledger.entries) == 1
-
-
-@pytest.mark.parametrize(
-    "workload",
-    [
-        *("suffix", 3, None, Suffix(4), Prefix(4).T @ Prefix(4)),
-        *(Toeplitz([1, 2, 3, 4]), Toeplitz([1, 2], [1, 0, 0, 0])),
-        Toeplitz([0, 0, 0, 0]),
-    ],
-)
-def test_other_workloads_are_refused(workload):
-    with pytest.raises(UnsupportedWorkloadError, match=r"a (?:Toeplitz )?.*stream"):
-        Stream(workload, horizon=4, rho=1)
 
 
 def test_a_stream_is_not_copied():

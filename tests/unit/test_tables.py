@@ -706,12 +706,6 @@ def test_long_names_of_files_are_cut_and_numbered():
 # ---- wrong input -------------------------------------------------------------------
 
 
-def test_more_records_than_memory_holds_are_drawn_in_parts():
-    released = mm.release_tables(frame_of(people(5)), DOMAIN, ways=1, epsilon=1)
-    with pytest.raises(ValueError, match=r"n must be at most .* draw parts, each"):
-        released.sample(10**12)
-
-
 # ---- many attributes ---------------------------------------------------------------
 
 
