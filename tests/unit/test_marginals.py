@@ -327,7 +327,7 @@ def test_the_fano_plane():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 4])  # 4 once missed the Fano plane
+@pytest.mark.parametrize("seed", [1, 4])  # 4 once missed the Fano plane
 @pytest.mark.parametrize(
     ("sizes", "order", "target"), [*TARGETS, ((2,) * 10, 2, 20400)], ids=str
 )
