@@ -103,7 +103,7 @@ def test_gradient_where_the_factorisation_changes(rng):
 # ------------------------------------------------------------------ guarantees
 
 
-@of_all([*CATALOGUE][::2])
+@of_all([*CATALOGUE][::3])
 def test_auto_is_never_worse_than_identity_or_workload(name, seed):
     workload, dense = CATALOGUE[name]
     result = mm.optimize(workload, seed=seed, **QUICK)
@@ -146,14 +146,13 @@ def test_losses_of_rank_deficient_workloads_stay_accurate(workload, seed):
 
 # HDMM's published optimizer reaches 906.5 and 32066.5 (total squared error / 2); the
 # others are the best known.
-@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     ("workload", "published"),
     [
         (mm.Prefix(64), 906.5),
         (mm.AllRange(64), 32066.5),
-        (mm.Prefix(256), 6870),
-        (mm.AllRange(256), 1.067e6),
+        pytest.param(mm.Prefix(256), 6870, marks=pytest.mark.slow),
+        pytest.param(mm.AllRange(256), 1.067e6, marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -391,7 +390,7 @@ def test_auto_is_not_behind_any_template(workload):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(30))
 def test_auto_is_not_behind_any_template_on_random_workloads(seed):
     """The time of a search grows with the cube of cells: few have more than 400."""
     most = 2000 if seed % 15 == 0 else 400
@@ -454,10 +453,8 @@ def test_blocks_of_windows_go_from_search_to_release(n, kind, tmp_path):
     [
         (4096, 64, 7.8),
         (4099, 64, 7.8),
-        (16_384, 256, 10.9),
-        (16_411, 256, 10.9),
-        (65_536, 1024, 14.5),
         (10_000, 168, 9.9),
+        (16_411, 256, 10.9),
     ],
 )
 def test_windows_under_epsilon_are_answered_by_blocks(n, width, rmse):
