@@ -63,6 +63,14 @@ READY["DATED"] = mmech.Domain([DAY])
 READY["PLACE"] = mmech.Attribute.categorical(
     "city", ["x", "y"], levels={"region": ["N", "S"]}
 )
+READY["CUT"] = mmech_rf.Schema(
+    [
+        mmech.Attribute.categorical("a", ["x", "y"]),
+        mmech.Attribute.numeric("n", cut_points=[2]),
+    ],
+    [0, 1],
+    target="label",
+)
 READY["INTEGERS"] = replace(SCHEMA, class_labels=(-1, 1))
 READY["FRAME"] = pd.DataFrame(X, columns=["colour", "age"])
 READY["result"] = StrategyResult(mmech.Identity(4), "given", 1.0, workload=None)
