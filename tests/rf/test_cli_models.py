@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from cli_cases import TRAINING, TRUTH, assert_refused, batch, fit, write_wide
-from processes import largest_file
 
 import mmech_rf as rf
 from mmech import PrivacyLedger, threads
@@ -176,17 +175,6 @@ def test_probabilities_have_a_column_for_every_class(run, files, method):
     np.testing.assert_array_equal(found, model.predict_proba(queries))
     assert run(*query, "--out", files / "out.csv")[:2] == (0, "")
     assert (files / "out.csv").read_text() == out
-
-
-def test_nothing_half_written_stays(run, files):
-    run(*fit(files, "--depth", 3))
-    before = {path.name for path in files.iterdir()}
-    args = ("predict", files / "fruit.npz", files / "new.csv")
-    assert run(*args)[0] == 0
-    with largest_file(2):
-        outcome = run(*args, "--out", files / "labels.csv")
-    assert_refused(outcome, "File too large")
-    assert {path.name for path in files.iterdir()} == before
 
 
 # ---- one batch -------------------------------------------------------------------

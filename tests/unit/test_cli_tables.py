@@ -16,7 +16,6 @@ import pytest
 from mmech import Attribute, Domain, threads
 from mmech.cli import build_parser, main
 from mmech.tables import measured as measured_module
-from mmech.tables import release as release_module
 
 DOMAIN = {
     "features": [
@@ -154,22 +153,6 @@ def test_what_was_paid_for_is_finished_after_an_interruption(
     assert "epsilon = 1/2 (pure differential privacy)" in out
     assert "Left: epsilon = 1/2 of 1." in run("budget b.json", capsys)[1]
     assert run("resume made.measured --out made", capsys)[0] == 2
-
-
-@pytest.mark.parametrize(
-    ("place", "said"),
-    [
-        ("encoded_records", "nothing was spent"),
-        ("MeasuredTables", "what it paid for is spent"),
-    ],
-)
-def test_an_interruption_says_whether_anything_was_spent(
-    folder, capsys, monkeypatch, place, said
-):
-    monkeypatch.setattr(release_module, place, Mock(side_effect=KeyboardInterrupt))
-    line = "tables in.csv --domain d.json --ways 1 --epsilon 1 --out made"
-    for _ in range(2):  # whatever an earlier command spent
-        assert run(line, capsys) == (130, "", f"mmech: interrupted; {said}\n")
 
 
 def test_what_could_not_be_kept_is_said_to_be_spent(folder, capsys, monkeypatch):
