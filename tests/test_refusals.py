@@ -9,6 +9,7 @@ import re
 import shlex
 import tomllib
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from math import inf, nan
 from pathlib import Path
@@ -43,7 +44,7 @@ READY = {name: getattr(mmech, name) for name in mmech.__all__}
 READY |= {name: getattr(mmech_rf, name) for name in mmech_rf.__all__}
 READY |= {"np": np, "pa": pa, "sp": sp, "inf": inf, "nan": nan, "replace": replace}
 READY |= {"COLOUR": COLOUR, "SCHEMA": SCHEMA, "X": X, "Y": Y}
-READY |= {"pd": pd, "TOY": TOY, "AGE": AGE}
+READY |= {"pd": pd, "TOY": TOY, "AGE": AGE, "Fraction": Fraction}
 READY |= {"numbers": mmech.tables, "Tau": Tau, "IntegerFilter": IntegerFilter}
 READY |= {"least_squares": least_squares, "find_recipe": find_recipe}
 READY["by_hand"] = lambda **own: mmech_rf.Forest(**rf_cases.HAND | own)
@@ -125,6 +126,7 @@ def spending(ledger):
 
 
 @pytest.mark.filterwarnings("ignore:schema=None reads")
+@pytest.mark.filterwarnings("ignore:categories, bounds and classes are read")
 @pytest.mark.parametrize("call", TABLE["calls"])
 def test_calls(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

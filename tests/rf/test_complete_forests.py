@@ -140,19 +140,6 @@ def test_weight_voting_is_the_sum_of_all_marginals_of_the_release():
     assert model.expected_error_ == pytest.approx(2 * exact, rel=0.1)
 
 
-def test_infinitely_many_trees_are_multiway():
-    X, y = raw(5)
-    model = rf.BatchTrainingClassifier(
-        SCHEMA, epsilon=1, n_trees=math.inf, splits="binary"
-    )
-    with pytest.raises(ValueError, match=r"n_trees=inf .* needs splits='multiway'"):
-        model.fit(X, y)
-    with pytest.raises(ValueError, match="'threshold', got 'oblique'"):
-        model.set_params(splits="oblique").fit(X, y)
-    with pytest.raises(TypeError, match="n_trees must be an integer"):
-        model.set_params(n_trees=-math.inf).fit(X, y)
-
-
 def test_prediction_workload_of_a_complete_forest():
     forest = rf.complete_forest((3, 2, 2), 2)
     queries = rf_reference.cells((3, 2, 2))[::2]

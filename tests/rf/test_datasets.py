@@ -101,11 +101,9 @@ def test_iris_differs_from_the_file_as_documented_and_codes_do_not(data_dir):
 
 
 def test_iris_bins_of_equal_width_inside_public_bounds():
-    schema = load_iris(n_bins=5).schema
+    schema = fetch("iris", n_bins=5).schema
     assert schema.domain_shape == (5, 5, 5, 5)
     assert [attribute.upper for attribute in schema.attributes] == [10, 5, 10, 5]
-    with pytest.raises(ValueError, match="n_bins must be an integer >= 1, got 0"):
-        load_iris(n_bins=0)
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -115,13 +113,6 @@ def test_a_set_that_can_be_made_is_not_downloaded(name, asked):
     assert found.schema == same.schema
     assert found.data.tolist() == same.data.tolist()
     assert asked == []
-
-
-def test_bins_are_for_sets_with_numbers():
-    assert fetch("iris", n_bins=5).schema == load_iris(n_bins=5).schema
-    for name in ("car", "mushroom"):
-        with pytest.raises(ValueError, match="n_bins is for sets with numbers, and '"):
-            fetch(name, n_bins=5)
 
 
 def test_a_set_that_is_added_is_known_everywhere(monkeypatch):

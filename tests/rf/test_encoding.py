@@ -333,16 +333,6 @@ def test_numbers_beyond_all_doubles_are_clipped():
     assert [misfit.row for misfit in misfits] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("unit", ["s", "us", "ns"])
-def test_dates_are_not_numbers(unit):
-    domain = Domain([Attribute.numeric("a", lower=0, upper=10, n_bins=5)])
-    dates = np.array([["2020-01-01"]], dtype=f"M8[{unit}]")
-    with pytest.raises(
-        ParameterError, match="'a' of X holds a value that is not a num"
-    ):
-        domain.encode(dates, handle_unknown="clip")
-
-
 @pytest.mark.parametrize("categories", [["4", "5"], [4, 5], [4.0, 5.0], ["4.0", "5.0"]])
 @pytest.mark.parametrize("value", ["5", "5.0", 5, 5.0, np.float32(5)])
 def test_whole_numbers_may_be_written_as_floats(categories, value):

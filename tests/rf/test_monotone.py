@@ -21,12 +21,6 @@ def level(name="level", values=("low", "mid", "high"), **options):
     return Attribute.ordinal(name, list(values), **options)
 
 
-@pytest.mark.parametrize("direction", [0, 2, True, "up", 0.5])
-def test_a_direction_is_one_up_or_one_down(direction):
-    with pytest.raises(ValueError, match=r"^monotone of attribute 'level' must be 1"):
-        level(monotone=direction)
-
-
 def test_files_keep_directions(tmp_path):
     schema = Schema(
         [level(monotone=-1), Attribute.numeric("age", cut_points=[40], monotone=1)],

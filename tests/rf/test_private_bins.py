@@ -111,6 +111,3 @@ def test_missing_values_keep_a_cell_of_their_own(data):
 
 
 # -------------------------------------------------------------------------- what is not
-def test_bounds_come_from_a_schema(data):
-    with pytest.raises(ValueError, match="private_bins needs a schema"):
-        fitted(data, schema=None)

@@ -365,15 +365,3 @@ def test_a_changed_preset_says_so():
     for seen in (model.describe(), model.privacy_statement_, model.card()["statement"]):
         assert changed.name in seen
     assert "after Huang, Lei, Kaban" in model.describe()
-
-
-def test_no_other_choices_have_the_name_of_a_preset():
-    with pytest.raises(ParameterError, match="has the name of the preset 'spe', but"):
-        fit(rf.Recipe(name="spe", depth=2))
-
-
-def test_records_without_labels_for_a_recipe_without_use_are_refused():
-    with pytest.raises(ParameterError, match="no use for X_unlabelled; leave it out"):
-        rf.RecipeForestClassifier(CAR.schema, epsilon=1, recipe="spe").fit(
-            CAR.data, CAR.target, X_unlabelled=CAR.data
-        )

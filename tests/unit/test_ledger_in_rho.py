@@ -81,14 +81,6 @@ def test_many_releases_cost_the_sum_of_their_squares():
     assert 0 < concentrated.remaining < Fraction(1, 10**7)
 
 
-@pytest.mark.parametrize("kind", ["", None, 3])
-def test_a_kind_is_a_name(kind):
-    ledger = mm.PrivacyLedger(1)
-    with pytest.raises(TypeError, match="kind must be a name, got"):
-        spend(ledger, "1/2", kind=kind)
-    assert ledger.spent == 0
-
-
 def test_people_of_other_numbers_of_records_do_not_mix():
     ledger = mm.PrivacyLedger(1, records_per_person=3)
     mechanism = mm.MatrixMechanism(mm.Identity(2), epsilon=1, ledger=ledger)

@@ -402,10 +402,6 @@ def test_attribute_sizes_that_a_workload_knows():
 def test_a_list_of_marginals_has_weights_of_one():
     listed = mm.Marginals((2, 3), [(0,), (1, 0), 1])
     assert listed.weights == {(0,): 1, (0, 1): 1, (1,): 1}
-    with pytest.raises(ValueError, match="names each once, got"):
-        mm.Marginals((2, 3), [(0, 1), (1, 0)])
-    with pytest.raises(ValueError, match="at least one marginal, got none"):
-        mm.Marginals((2, 3), [])
 
 
 @pytest.mark.parametrize("privacy", ["pure", "zcdp"])
