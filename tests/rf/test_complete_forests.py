@@ -24,8 +24,6 @@ from mmech_rf.cli import main
 from mmech_rf.forest.ensembles import weight_votes
 from mmech_rf.methods import SPLITS
 
-CAR = (4, 4, 4, 3, 3, 3)
-
 
 # ---- depth ---------------------------------------------------------------------
 @pytest.mark.parametrize(

@@ -81,11 +81,6 @@ def test_repeated_queries_stay_apart():
     np.testing.assert_array_equal(twice, np.vstack([once, once]))
 
 
-BOTH = pytest.mark.parametrize(
-    "build", [rf.aggregation_workload, rf.prediction_workload]
-)
-
-
 @pytest.mark.by_day(1)
 @pytest.mark.parametrize("depth", [1, 2])
 def test_shallow_forests_are_searched_in_a_hurry(depth):

@@ -8,9 +8,6 @@ import pytest
 import mmech as mm
 from mmech.privacy.cost import in_rho
 
-DELTA = 1e-6
-TENTH = in_rho(Fraction(1, 10))
-
 
 def spend(ledger, cost, **settings):
     return ledger.spend(cost, "a histogram", sensitivity=1, **settings)
