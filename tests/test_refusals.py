@@ -72,6 +72,8 @@ READY["CUT"] = mmech_rf.Schema(
     [0, 1],
     target="label",
 )
+RISING = mmech.Attribute.ordinal("level", ["low", "high"], monotone=1)
+READY["RISING"] = mmech_rf.Schema([RISING], [0, 1])
 READY["INTEGERS"] = replace(SCHEMA, class_labels=(-1, 1))
 READY["FRAME"] = pd.DataFrame(X, columns=["colour", "age"])
 READY["result"] = StrategyResult(mmech.Identity(4), "given", 1.0, workload=None)
