@@ -6,8 +6,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mmech_rf.data import generated
 from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE, DataSet
@@ -208,37 +206,3 @@ def test_fields_may_hold_line_breaks_where_that_is_declared(tmp_path):
     path.write_text('a,n,label,note\nx,1,1,"one\ntwo"\nx,1,1\n')
     with pytest.raises(ValueError, match="line 4 of the file has 3 fields"):
         load_csv(path, SCHEMA, multiline=True)
-
-
-def read_notes(path, lines):
-    text = "\n".join(["a,n,label,note", *lines, ""])
-    path.write_text(text, encoding="utf-8", newline="")
-    return load_csv(path, SCHEMA).data.tolist()
-
-
-LINES = st.text(st.sampled_from('",a '), max_size=4).map(lambda s: f"x,1,0,{s}")
-
-
-@given(st.lists(LINES, max_size=5))
-def test_every_line_is_read_as_if_it_were_alone(tmp_path_factory, lines):
-    """So that one record cannot change another one, whatever stands in it."""
-    path = tmp_path_factory.mktemp("lines") / "t.csv"
-    expected = []
-    for number, line in enumerate(lines, start=2):
-        try:
-            expected += read_notes(path, [line])
-        except ValueError as error:
-            found = str(error).replace("line 2 ", f"line {number} ")
-            with pytest.raises(ValueError, match="line") as caught:
-                read_notes(path, lines)
-            assert str(caught.value) == found
-            return
-    assert read_notes(path, lines) == expected
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_line_ends_of_every_system(tmp_path, end):
-    path = tmp_path / "toy.csv"
-    path.write_bytes(end.join(["a,n,label", "x,1,1", '"y","3","0"', ""]).encode())
-    bunch = load_csv(path, SCHEMA)
-    assert bunch.data.tolist() == [["x", "1"], ["y", "3"]]

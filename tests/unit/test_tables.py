@@ -1,6 +1,7 @@
 """Tables that are published: consistent, whole, with intervals that hold, private."""
 
 import dataclasses
+import io
 import itertools
 import json
 from dataclasses import replace
@@ -568,6 +569,8 @@ def in_every_form(folder, frame):
     yield from (frame, rows, rows.tolist(), file, str(file), folder / "some")
     yield from (frame.to_dict("list"), frame.to_dict("records"))
     yield from (arrow.Table.from_pandas(frame), polars.from_pandas(frame).lazy())
+    yield pytest.importorskip("pyarrow.dataset").dataset(arrow.table(frame))
+    yield io.BytesIO(frame.to_csv(index=False).encode())
     yield from (sorted((folder / "some").iterdir()), parts, iter(parts), iter([rows]))
     yield polars.from_pandas(frame).iter_slices(7)
     yield mm.read(folder / "some", DOMAIN, chunk_rows=5)
