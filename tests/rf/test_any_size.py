@@ -19,7 +19,7 @@ METHODS = {
     "private": rf.PrivateForestClassifier,
 }
 PAIRS = [
-    ([*METHODS][(i + j + 3) % 5], d, n)
+    ([*METHODS][(i + j + 4) % 5], d, n)
     for i, d in enumerate((2, 5, 12, 21, 40))
     for j, n in enumerate((2, 3, 7, 20, 50))
 ]
