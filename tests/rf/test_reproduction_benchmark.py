@@ -140,6 +140,11 @@ def test_both_rules_for_ties_are_shown_and_the_published_one_counts():
     assert "first class: 0.7690 ± 0.0000, reached; published 0.768." in text
 
 
+def test_figure_2_has_all_budgets_of_all_sets():
+    wanted = {(s.dataset, e) for s, e in POINTS["2"] if e}
+    assert wanted == {(name, e) for name, p in PROBLEMS.items() for e in p.budgets}
+
+
 def test_figures_ask_what_was_published():
     """Every point of a curve has a published mean; Figure 3a is at epsilon = 2."""
     for figure in ("3a", "3b", "4", "A1", "A3", "A4", "A5"):
