@@ -78,17 +78,26 @@ def _by_function(item):
 def pytest_collection_modifyitems(config, items):
     """Leave cases beyond those of `by_day` to the night; keep one tenth, if asked.
 
-    A test marked `slow(always=True)` belongs to every tenth.
+    A mark `by_day(n, others=False)` leaves out the others, which another test has. A
+    test marked `slow(always=True)` belongs to every tenth.
     """
-    functions = {}
+    functions, left_out = {}, set()
     for item in items:
         if item.get_closest_marker("by_day"):
             functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in functions.values():
-        kept = _spread(cases, *cases[0].get_closest_marker("by_day").args)
-        for item in cases:
-            if item not in kept and item.nodeid not in NAMED_BY_MUTANTS:
-                item.add_marker(pytest.mark.slow)
+        mark = cases[0].get_closest_marker("by_day")
+        kept = _spread(cases, *mark.args)
+        others = {
+            item
+            for item in cases
+            if item not in kept and item.nodeid not in NAMED_BY_MUTANTS
+        }
+        for item in others:
+            item.add_marker(pytest.mark.slow)
+        left_out |= set() if mark.kwargs.get("others", True) else others
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=[*left_out])
     day = config.getoption("--tenth")
     if day is None:
         return

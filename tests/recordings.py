@@ -5,8 +5,7 @@ change a release records it anew, and its commit says which numbers changed and 
 
     MMECH_RECORD=1 python -m pytest -m "slow or not slow" tests/rf -k record
 
-Whole numbers are compared exactly; floating-point ones to 1e-9, relative, and losses of
-strategies that were found by descent to 1e-6.
+Whole numbers are compared exactly, floating-point ones to 1e-9, relative.
 """
 
 import json
@@ -62,7 +61,7 @@ def summary_of(draws, results):
     return json.loads(json.dumps(found, sort_keys=True))
 
 
-def check_recorded(name, case, draws, results, rtol=1e-9):
+def check_recorded(name, case, draws, results):
     """Check what was drawn and made of it; or record it where asked."""
     found, recorded = summary_of(draws, results), recordings(name)
     if os.environ.get("MMECH_RECORD") == "1":
@@ -72,5 +71,5 @@ def check_recorded(name, case, draws, results, rtol=1e-9):
         file.write_text(text + "\n", encoding="utf-8")
         pytest.skip(f"recorded {case}")
     assert case in recorded, f"{case} is new: record it by MMECH_RECORD=1"
-    found = list(differences(recorded[case], found, rtol=rtol))
+    found = list(differences(recorded[case], found, rtol=1e-9))
     assert not found, "; ".join(found[:5])

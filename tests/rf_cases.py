@@ -27,6 +27,26 @@ SCHEMA = rf.Schema(
 CELLS = np.array(list(np.ndindex(*SHAPE)))
 """Codes of all 12 cells."""
 
+HAND = {
+    "domain_shape": (3, 2),
+    "feature": [0, -1, 1, -1, -1, -1],
+    "child": [1, 0, 4, 3, 1, 2],
+    "node_offsets": [0, 6],
+    "leaf_offsets": [0, 4],
+}
+"""A tree: outlook (3 values) at the root; windy (2 values) below its second value."""
+
+TESTED = {
+    "domain_shape": (2, 3),
+    "feature": [1, -1, -1],
+    "child": [1, 0, 1],
+    "node_offsets": [0, 3],
+    "leaf_offsets": [0, 2],
+    "value": [1, -1, -1],
+    "ordered": [False, True],
+}
+"""A tree of one test of a number."""
+
 IDENTITY = {"template": "identity"}
 """Quick; tests that need another strategy say so."""
 

@@ -9,6 +9,7 @@ import re
 import shlex
 import tomllib
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from math import inf, nan
 from pathlib import Path
@@ -25,8 +26,13 @@ from schema_cases import TOY
 
 import mmech
 import mmech_rf
+from mmech.cli import main as of_tables
 from mmech.error.result import StrategyResult
+from mmech.operators.convolution import IntegerFilter
+from mmech.operators.tau import Tau
+from mmech.reconstruction import least_squares
 from mmech_rf.cli import main
+from mmech_rf.literature.recipe import find_recipe
 
 TABLE = tomllib.loads(Path(__file__).with_name("refusals.toml").read_text("utf-8"))
 
@@ -38,7 +44,11 @@ READY = {name: getattr(mmech, name) for name in mmech.__all__}
 READY |= {name: getattr(mmech_rf, name) for name in mmech_rf.__all__}
 READY |= {"np": np, "pa": pa, "sp": sp, "inf": inf, "nan": nan, "replace": replace}
 READY |= {"COLOUR": COLOUR, "SCHEMA": SCHEMA, "X": X, "Y": Y}
-READY |= {"pd": pd, "TOY": TOY, "AGE": AGE}
+READY |= {"pd": pd, "TOY": TOY, "AGE": AGE, "Fraction": Fraction}
+READY |= {"numbers": mmech.tables, "Tau": Tau, "IntegerFilter": IntegerFilter}
+READY |= {"least_squares": least_squares, "find_recipe": find_recipe}
+READY["by_hand"] = lambda **own: mmech_rf.Forest(**rf_cases.HAND | own)
+READY["by_tests"] = lambda **own: mmech_rf.Forest(**rf_cases.TESTED | own)
 READY["PEOPLE"] = mmech.Domain(
     [
         mmech.Attribute.categorical("sex", ["f", "m"]),
@@ -49,6 +59,21 @@ READY["PEOPLE"] = mmech.Domain(
 READY["forest_limits"] = mmech_rf.limits
 READY["DOMAIN"] = mmech.Domain([COLOUR, AGE])
 READY["UNBOUNDED"] = mmech.Domain([mmech.Attribute.numeric("age", cut_points=[30, 60])])
+DAY = mmech.Attribute.date("day", "2025-01-01", "2025-12-31")
+READY["DATED"] = mmech.Domain([DAY])
+READY["PLACE"] = mmech.Attribute.categorical(
+    "city", ["x", "y"], levels={"region": ["N", "S"]}
+)
+READY["CUT"] = mmech_rf.Schema(
+    [
+        mmech.Attribute.categorical("a", ["x", "y"]),
+        mmech.Attribute.numeric("n", cut_points=[2]),
+    ],
+    [0, 1],
+    target="label",
+)
+RISING = mmech.Attribute.ordinal("level", ["low", "high"], monotone=1)
+READY["RISING"] = mmech_rf.Schema([RISING], [0, 1])
 READY["INTEGERS"] = replace(SCHEMA, class_labels=(-1, 1))
 READY["FRAME"] = pd.DataFrame(X, columns=["colour", "age"])
 READY["result"] = StrategyResult(mmech.Identity(4), "given", 1.0, workload=None)
@@ -92,6 +117,9 @@ def spending(ledger):
         "forest": lambda schema=SCHEMA, **parameters: mmech_rf.PrivateForestClassifier(
             schema, **own | parameters
         ),
+        "recipe_forest": lambda schema=SCHEMA, **more: mmech_rf.RecipeForestClassifier(
+            schema, **own | more
+        ),
         "release": lambda values, **options: mmech.noisy_release(
             values, released="counts", ledger=ledger, **options
         ),
@@ -100,6 +128,7 @@ def spending(ledger):
 
 
 @pytest.mark.filterwarnings("ignore:schema=None reads")
+@pytest.mark.filterwarnings("ignore:categories, bounds and classes are read")
 @pytest.mark.parametrize("call", TABLE["calls"])
 def test_calls(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -156,10 +185,12 @@ def test_commands(
     before = folder | {name: text.encode("latin-1")}
     for own, content in before.items():
         Path(own).write_bytes(content)
-    code = main(shlex.split(Template(line).substitute(SHORT)))
+    line = Template(line).substitute(SHORT)  # of names that stand for names
+    program, run = ("mmech", of_tables) if line[:6] == "mmech " else ("mmech-rf", main)
+    code = run(shlex.split(line.removeprefix("mmech ")))
     out, err = capsys.readouterr()
     assert (code, out, err.count("\n")) == (2, "", 1), err
-    assert err.startswith("mmech-rf: error: ")
+    assert err.startswith(f"{program}: error: ")
     assert not any(mark in err for mark in (". ", "Traceback", "SECRET", " 0x"))
     assert re.search(as_words(words), err), err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -61,7 +61,7 @@ def check_domain_shape(domain_shape: Any) -> tuple[int, ...]:
             f"{type(domain_shape).__name__}"
         ) from None
     if not sizes:
-        raise ValueError("domain_shape must name at least one attribute, got none")
+        raise ValueError("domain_shape must name an attribute, got none; add one")
     if set(map(type, sizes)) == {int} and min(sizes) >= 1:  # as most often
         return sizes
     return tuple(check_integer(size, "an attribute size") for size in sizes)

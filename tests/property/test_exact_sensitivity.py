@@ -300,12 +300,3 @@ def test_sums_of_large_queries_are_rounded_as_real_ones(strategy, norm):
     entries = exact(block.matrix)
     power = 1 if norm == "L1" else 2
     assert released.sensitivity == (np.abs(entries) ** power).sum()
-
-
-@pytest.mark.parametrize(
-    "kind", [mm.Dense, mm.Diagonal, lambda a: mm.Sparse(sp.csr_array(a))]
-)
-def test_the_integer_without_a_magnitude_is_refused(kind):
-    smallest = np.array([-(2**63)])
-    with pytest.raises(ValueError, match=r"below 2\*\*63 in magnitude, got -922"):
-        kind(smallest if kind is mm.Diagonal else smallest[None])

@@ -33,25 +33,6 @@ def test_csv_files_of_other_kinds(run, files):
     assert run("evaluate", *data, *form, *majority)[0] == 0
 
 
-def test_a_file_without_a_header_is_not_shown(run, files):
-    (files / "fruit.csv").write_text("small,SECRET,3,no\nlarge,red,4,yes\n")
-    majority = ("--methods", "majority", "--repeats", 1, "--quiet")
-    data = ("--data", files / "fruit.csv", "--schema", files / "fruit.json")
-    check = ("schema", "check", files / "fruit.csv", files / "fruit.json")
-    for line in (
-        ("schema", "suggest", files / "fruit.csv"),
-        ("schema", "suggest", files / "fruit.csv", "--target", "sold"),
-        check,
-        (*check, "--queries"),
-        fit(files),
-        fit(files, "--extra-columns", "error"),
-        ("evaluate", *data, *majority),
-    ):
-        outcome = run(*line)
-        assert_refused(outcome, "the first line of the file looks like a record")
-        assert "SECRET" not in outcome[2]
-
-
 def test_records_through_the_standard_input(run, files, monkeypatch):
     def piped(name):
         content = io.BytesIO((files / name).read_bytes())

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from cli_cases import TRAINING, TRUTH, assert_refused, batch, fit, write_wide
-from processes import largest_file
 
 import mmech_rf as rf
 from mmech import PrivacyLedger, threads
@@ -118,9 +117,6 @@ def test_a_private_forest_predicts(run, files, stated):
 def test_a_ledger_on_disk_pays_for_fits_and_batches(run, files, tmp_path):
     path = tmp_path / "budget.json"
     PrivacyLedger.open(path, total="1.5")
-    assert_refused(
-        run(*fit(files, "--ledger", "none.json", epsilon=1)), "there is no ledger"
-    )
     code, _, err = run(*fit(files, "--ledger", path, epsilon=1))
     assert (code, err) == (0, "")
     assert PrivacyLedger.open(path).spent == 1
@@ -181,17 +177,6 @@ def test_probabilities_have_a_column_for_every_class(run, files, method):
     assert (files / "out.csv").read_text() == out
 
 
-def test_nothing_half_written_stays(run, files):
-    run(*fit(files, "--depth", 3))
-    before = {path.name for path in files.iterdir()}
-    args = ("predict", files / "fruit.npz", files / "new.csv")
-    assert run(*args)[0] == 0
-    with largest_file(2):
-        outcome = run(*args, "--out", files / "labels.csv")
-    assert_refused(outcome, "File too large")
-    assert {path.name for path in files.iterdir()} == before
-
-
 # ---- one batch -------------------------------------------------------------------
 
 
@@ -210,15 +195,6 @@ def test_a_batch_is_answered_and_its_cost_is_said(run, files, args, trees):
     assert out.split() == ["sold", *TRUTH]
     assert f"spent ε = 50 on 10 queries ({trees} trees" in err
     assert "another batch" in err
-
-
-def test_a_vote_that_a_method_lacks_is_refused(run, files):
-    known = "voting must be one of 'hard', 'weight', got 'log-odds'"
-    asked = ("--voting", "log-odds")
-    assert_refused(run(*batch(files, "--method", "subsample", *asked)), known)
-    assert_refused(run(*fit(files, "--method", "laplace", *asked)), known)
-    car = ("evaluate", "--data", "car", "--methods", "laplace")
-    assert_refused(run(*car, *asked), known)
 
 
 # ---- schemas -----------------------------------------------------------------------
@@ -341,19 +317,6 @@ def test_a_table_without_records_is_fitted_like_any_other(run, files, method):
     code, _, err = run(*fit(files, "--method", method, epsilon=1))
     assert (code, err) == (0, "")
     assert run("predict", files / "fruit.npz", files / "new.csv")[0] == 0
-
-
-def test_hints_name_options_and_not_parameters_of_python(run, files):
-    outcome = run(*fit(files, "--method", "private", epsilon="1e-7"))
-    assert_refused(outcome, "--epsilon must be at least 1e-05 to draw trees, got 1e-07")
-    for word in ("design", "Classifier", "="):
-        assert word not in outcome[2]
-    colour = rf.Attribute.categorical("colour", ["red", "green", "blue"])
-    rf.Schema([colour], ["no", "yes"], target="sold").to_json(files / "fruit.json")
-    outcome = run(*fit(files, "--handle-missing", "category"))
-    assert_refused(outcome, "--handle-missing category needs a designated category")
-    assert outcome[2].endswith("""add a category '?' to the attributes that need it, \
-or set "other" there\n""")
 
 
 def test_training_records_as_queries_are_warned_about(run, files):

@@ -66,9 +66,9 @@ def test_columns_of_all_files_are_looked_at(run, files, folder):
 @pytest.mark.parametrize(
     ("method", "said"),
     [
-        ("count", "nothing was spent"),
-        ("release", "nothing was spent"),
         ("save", "what it paid for is spent"),
+        ("count", "nothing was spent"),  # whatever an earlier command spent
+        ("release", "nothing was spent"),
     ],
 )
 def test_an_interrupt_leaves_nothing(run, files, folder, method, said, monkeypatch):

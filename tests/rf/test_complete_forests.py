@@ -15,7 +15,6 @@ from schema_cases import schema_of
 
 import mmech_rf as rf
 from mmech import (
-    DomainTooLargeError,
     Identity,
     Marginals,
     all_marginals,
@@ -24,8 +23,6 @@ from mmech import (
 from mmech_rf.cli import main
 from mmech_rf.forest.ensembles import weight_votes
 from mmech_rf.methods import SPLITS
-
-CAR = (4, 4, 4, 3, 3, 3)
 
 
 # ---- depth ---------------------------------------------------------------------
@@ -87,13 +84,7 @@ def test_attributes_of_one_value_are_left_out_of_complete_forests():
     assert np.array_equal(loaded.feature, forest.feature)
 
 
-def test_complete_forests_too_large_are_refused():
-    with pytest.raises(DomainTooLargeError, match=r"has 705,432 trees, .* of 100,000"):
-        rf.complete_forest((2,) * 22, 11)
-    with pytest.raises(DomainTooLargeError, match=r"100,000,000 leaves.*max_features="):
-        rf.complete_forest((10_000, 10_000), 2)
-    with pytest.raises(ValueError, match="depth must be an integer >= 0, got -1"):
-        rf.complete_forest((2, 3), -1)
+def test_complete_forests_take_what_has_a_domain_shape():
     schema = SimpleNamespace(domain_shape=(2, 3))
     assert rf.complete_forest(schema, 1).n_leaves == 5
 
@@ -145,19 +136,6 @@ def test_weight_voting_is_the_sum_of_all_marginals_of_the_release():
         rf.training_workload(model.ensembles_[0].forest), Identity(12), epsilon=1
     )
     assert model.expected_error_ == pytest.approx(2 * exact, rel=0.1)
-
-
-def test_infinitely_many_trees_are_multiway():
-    X, y = raw(5)
-    model = rf.BatchTrainingClassifier(
-        SCHEMA, epsilon=1, n_trees=math.inf, splits="binary"
-    )
-    with pytest.raises(ValueError, match=r"n_trees=inf .* needs splits='multiway'"):
-        model.fit(X, y)
-    with pytest.raises(ValueError, match="'threshold', got 'oblique'"):
-        model.set_params(splits="oblique").fit(X, y)
-    with pytest.raises(TypeError, match="n_trees must be an integer"):
-        model.set_params(n_trees=-math.inf).fit(X, y)
 
 
 def test_prediction_workload_of_a_complete_forest():

@@ -10,10 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from rf_cases import SCHEMA, records, rule
-from rf_cases import classifier as toy
 
 import mmech_rf as rf
-from mmech import BudgetExceededError, ParameterError, PrivacyLedger
+from mmech import BudgetExceededError, PrivacyLedger
 from mmech.privacy.ledger import LedgerEntry
 from mmech.testing import watch_draws
 from mmech_rf.estimator.accuracy import HELD_OUT, Accuracy
@@ -184,21 +183,3 @@ def test_less_than_nothing_says_nothing():
 
 
 # ---- refusals ------------------------------------------------------------------------
-
-
-def test_a_recipe_for_two_sorts_of_persons_is_refused():
-    X, y = of_a_rule(20)
-    ledger = PrivacyLedger(1)
-    model = forest(rf.RecipeForestClassifier, recipe="sspe-1", ledger=ledger)
-    with pytest.raises(ValueError, match="sspe-1"):
-        model.fit(X, y, X)
-    assert not ledger.entries
-
-
-def test_a_part_of_a_ledger_is_refused_before_anything_is_drawn():
-    ledger = PrivacyLedger(1)
-    model = toy("batch training", estimate_accuracy=True, ledger=ledger.part("a", "b"))
-    for given in (of_a_rule(9), ("no records", None)):
-        with pytest.raises(ParameterError, match="pass the whole ledger, or leave"):
-            model.fit(*given)
-    assert not ledger.entries

@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from rf_cases import PRIVATE, classifier
 from scipy.special import softmax
 from sklearn.isotonic import isotonic_regression
 
-from mmech import Attribute, PrivacyLedger
-from mmech_rf import PrivateForestClassifier, RecipeForestClassifier, Schema, limits
+from mmech import Attribute
+from mmech_rf import PrivateForestClassifier, Schema, limits
 from mmech_rf.estimator.monotone import MonotoneGrid, isotonic
 from mmech_rf.estimator.shown import importances
 
@@ -19,12 +18,6 @@ from mmech_rf.estimator.shown import importances
 
 def level(name="level", values=("low", "mid", "high"), **options):
     return Attribute.ordinal(name, list(values), **options)
-
-
-@pytest.mark.parametrize("direction", [0, 2, True, "up", 0.5])
-def test_a_direction_is_one_up_or_one_down(direction):
-    with pytest.raises(ValueError, match=r"^monotone of attribute 'level' must be 1"):
-        level(monotone=direction)
 
 
 def test_files_keep_directions(tmp_path):
@@ -37,17 +30,6 @@ def test_files_keep_directions(tmp_path):
     assert [entry["monotone"] for entry in entries] == [-1, 1]
     assert Schema.from_json(tmp_path / "schema.json") == schema
     assert schema.monotone == {"level": -1, "age": 1}
-
-
-@pytest.mark.parametrize("name", [*PRIVATE, "recipe"])
-def test_who_does_not_keep_to_it_refuses(name):
-    schema = Schema([level(monotone=1), level("other"), level("third")], ["no", "yes"])
-    if name == "recipe":
-        model = RecipeForestClassifier(schema, epsilon=1, recipe="spe")
-    else:
-        model = classifier(name, schema=schema)
-    with pytest.raises(ValueError, match=r"no monotone attributes for a .* got level;"):
-        model.fit([["low"] * 3], ["no"])
 
 
 # ---- isotonic regression ---------------------------------------------------------
@@ -196,20 +178,6 @@ def test_more_classes_stay_more_likely_than_fewer(rng):
     assert (later[:, 0] >= later[:, 1]).all()
     assert (later[:, 1] >= 0).all()
     assert (later[FIRST] <= later[SECOND]).all()
-
-
-@pytest.mark.parametrize(("size", "bins"), [(200, ()), (120, ("c",))])
-def test_too_many_cells_are_refused_before_anything_is_spent(size, bins):
-    attributes = [
-        Attribute.numeric(name, lower=0, upper=1, n_bins=n, monotone=1)
-        for name, n in (("a", size), ("b", size), ("c", 2))
-    ]
-    schema = Schema(attributes, [0, 1])
-    ledger = PrivacyLedger(1)
-    model = PrivateForestClassifier(schema, epsilon=1, ledger=ledger, private_bins=bins)
-    with pytest.raises(ValueError, match="at most 65,536 cells of monotone attributes"):
-        model.fit([[0.5, 0.5, 0.5]], [0])
-    assert not ledger.entries
 
 
 def test_records_are_looked_at_in_parts():

@@ -108,28 +108,3 @@ def test_missing_values_keep_a_cell_of_their_own(data):
     codes = model.schema_.encode(rows, handle_missing="category")[:, 0]
     assert set(codes[::5]) == {amount.size - 1}
     assert max(codes[1::5]) < amount.size - 1
-
-
-# -------------------------------------------------------------------------- what is not
-@pytest.mark.parametrize(
-    ("bins", "error", "match"),
-    [
-        ("amount", TypeError,
-         "sequence of names of attributes, or 'all', got 'amount'"),
-        ((1,), TypeError, "sequence of names"),
-        (3, TypeError, "sequence of names of attributes, or 'all', got 3"),
-        (("purpose",), ValueError,
-         "public bounds, got 'purpose'; choose .*, or give it lower and upper"),
-        (("mnths",), ValueError, "public bounds, got 'mnths'; did you mean 'months'"),
-    ],
-)  # fmt: skip
-def test_wrong_names_spend_nothing(bins, error, match, data):
-    ledger = PrivacyLedger(1)
-    with pytest.raises(error, match=match):
-        fitted(data, private_bins=bins, ledger=ledger)
-    assert ledger.spent == 0
-
-
-def test_bounds_come_from_a_schema(data):
-    with pytest.raises(ValueError, match="private_bins needs a schema"):
-        fitted(data, schema=None)

@@ -7,10 +7,9 @@ import pytest
 import rf_cases
 from rf_cases import CELLS, SCHEMA, records
 
-from mmech import PrivacyLeakWarning, PrivacyLedger
+from mmech import PrivacyLeakWarning
 from mmech.privacy.neighbours import Relation
 from mmech_rf import DrawnSettings, PrivateForestClassifier
-from mmech_rf.drawn.classifier import LEAST_EPSILON
 from mmech_rf.drawn.scores import SUMS
 from mmech_rf.drawn.settings import Plan
 from mmech_rf.drawn.trees import UNIT
@@ -154,15 +153,6 @@ def test_the_statement_tells_draws_from_counts(mode):
 
 
 # ------------------------------------------------------------------- large and small
-@pytest.mark.parametrize("epsilon", ["1e-6", LEAST_EPSILON / 2])
-def test_a_budget_too_small_to_draw_trees_is_refused(epsilon):
-    ledger = PrivacyLedger(1)
-    model = PrivateForestClassifier(SCHEMA, epsilon=epsilon, ledger=ledger)
-    with pytest.raises(ValueError, match="must be at least 1e-05 to draw trees"):
-        model.fit(*records(20))
-    assert ledger.spent == 0
-
-
 LITTLE = {"epsilon": "1/4000", "n_records": 10**13}
 MANY = {"epsilon": 10**15, "records_per_person": 10**9}
 EXTREMES = [

@@ -224,26 +224,7 @@ def test_a_folder_is_all_its_files(tmp_path):
             read(nothing, SCHEMA)
 
 
-@pytest.mark.parametrize("header", ["size,other,answer", "size,size,answer,colour"])
-def test_every_column_is_there_once(header, tmp_path):
-    path = written(tmp_path / "a.csv", [header, *LINES[1:]])
-    refused(lambda: list(read(path, SCHEMA)), "exactly one", ValueError)
-
-
-@pytest.mark.parametrize(
-    ("line", "form"),
-    [
-        ("17,SECRET,,", {}),
-        ("SECRET,x,2026-01-31,y", {}),
-        ("SECRET,x,y,blå", {}),
-        ("SECRET,x,y,3'000", {"thousands": "'"}),
-    ],
-)
-def test_a_first_line_that_is_a_record_is_not_shown(line, form, tmp_path):
-    path = written(tmp_path / "a.csv", [line, *LINES[1:]])
-    words = "a.csv.*first line of the file looks like a record.*write"
-    refused(lambda: list(read(path, SCHEMA, **form)), words, ValueError)
-    # Columns that nobody asks for may be called by anything.
+def test_columns_that_nobody_asks_for_may_be_called_by_anything(tmp_path):
     path = written(tmp_path / "b.csv", ["size,2019,answer,colour", *LINES[1:]])
     assert len(list(read(path, SCHEMA))) == 1
 
@@ -489,14 +470,6 @@ def test_pairs_and_datasets_are_read():
 
 
 def test_other_sources_are_refused():
-    for source, settings, error, message in [
-        (5, {}, TypeError, "source must be a path, a frame"),
-        ({"size": [1]}, {}, TypeError, "source must be a path, a frame"),
-        ([1, 2], {}, TypeError, "must yield frames"),
-        (iter([]), {"sep": ";"}, ValueError, "sep is for csv files"),
-    ]:
-        with pytest.raises(error, match=message):
-            list(read(source, SCHEMA, **settings))
     frame = frame_of("pandas").drop(columns="answer")
     refused(lambda: list(read(frame, SCHEMA)), "no column named 'answer'", ValueError)
 
@@ -572,22 +545,6 @@ def test_texts_are_left_as_they_are_unless_they_stand_for_nothing(tmp_path):
     bunch = datasets.load_csv(path, schema, sep=";", decimal=",", na=["NA"])
     assert bunch.data.tolist() == [["1,5", "1.5"], ["", "2.5"]]
     assert bunch.target.tolist() == ["yes", "no"]
-
-
-@pytest.mark.parametrize(
-    ("form", "words"),
-    [
-        ({"decimal": "ab"}, "decimal must be one character, no letter and no digit"),
-        ({"thousands": "3"}, "thousands must be one character"),
-        ({"thousands": "."}, "thousands must be another character than decimal"),
-        ({"decimals": ","}, "of csv files; did you mean 'decimal'"),
-    ],
-)
-def test_marks_that_no_number_has(form, words, tmp_path):
-    (tmp_path / "a.csv").write_text("size\n1\n")
-    domain = Domain([Attribute.numeric("size", lower=0, upper=10)])
-    with pytest.raises((ValueError, TypeError), match=words):
-        next(read(tmp_path / "a.csv", domain, **form))
 
 
 def test_a_column_that_holds_lists_is_named(tmp_path):

@@ -33,7 +33,6 @@ from mmech_rf.literature.recipe import (
     CHOICES,
     NUMBERS,
     RULES,
-    find_recipe,
     refused,
     tree_epsilon,
 )
@@ -329,43 +328,6 @@ def test_what_is_not_private_is_refused_with_what_is(name):
     assert not ledger.entries
 
 
-NO_CUTS = rf.Schema(
-    [rf.Attribute.numeric("x", lower=0, upper=1, n_bins=1)], ["no", "yes"]
-)
-
-
-@pytest.mark.parametrize("name", ["top", "ssrdt"])
-def test_names_without_an_algorithm_are_refused(name):
-    with pytest.raises(ParameterError, match="the sources say no more of it than"):
-        find_recipe(name)
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"recipe": "sppe"}, "must be the name of a recipe, got sppe; did you mean"),
-        ({"recipe": "pte"}, "protects labels only: .* neighbours='labels'"),
-        ({"recipe": "sspe-2", "neighbours": "labels"},
-         "from records without labels; give X_unlabelled to a fit in Python"),
-        ({"schema": NO_CUTS}, "'x' of the schema has no cut points"),
-        ({"epsilon": 1e-9}, "leaves .* for the least share, too little to draw with"),
-        ({"recipe": "max-tree", "epsilon": 1e-9}, "50 trees of 5 levels"),
-        ({"recipe": "sspe-2", "neighbours": "labels", "handle_unknown": "drop"},
-         "^handle_unknown and handle_missing cannot be 'drop' for neighbours="),
-    ],
-)  # fmt: skip
-def test_bad_input_costs_nothing(settings, words):
-    ledger = PrivacyLedger(1, neighbours=settings.get("neighbours", "add_remove"))
-    settings, rows, labels = {"epsilon": 1} | settings, CAR.data[:2], CAR.target[:2]
-    schema = settings.pop("schema", CAR.schema)
-    if schema is not CAR.schema:
-        rows, labels = [[0.5], [0.6]], ["no", "yes"]
-    model = rf.RecipeForestClassifier(schema, ledger=ledger, **settings)
-    with pytest.raises(ParameterError, match=words):
-        model.fit(rows, labels)
-    assert not ledger.entries
-
-
 SMALL_LIMITS = {"count_entries": 3000, "mask_entries": 3000 * 66}
 DEEP = rf.Schema(
     [rf.Attribute.categorical(f"x{i}", list("abc")) for i in range(22)], ["no", "yes"]
@@ -403,15 +365,3 @@ def test_a_changed_preset_says_so():
     for seen in (model.describe(), model.privacy_statement_, model.card()["statement"]):
         assert changed.name in seen
     assert "after Huang, Lei, Kaban" in model.describe()
-
-
-def test_no_other_choices_have_the_name_of_a_preset():
-    with pytest.raises(ParameterError, match="has the name of the preset 'spe', but"):
-        fit(rf.Recipe(name="spe", depth=2))
-
-
-def test_records_without_labels_for_a_recipe_without_use_are_refused():
-    with pytest.raises(ParameterError, match="no use for X_unlabelled; leave it out"):
-        rf.RecipeForestClassifier(CAR.schema, epsilon=1, recipe="spe").fit(
-            CAR.data, CAR.target, X_unlabelled=CAR.data
-        )

@@ -5,8 +5,6 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from refusals import refused
 from schema_cases import AGE, TOY, one
 
@@ -131,24 +129,3 @@ def test_without_bounds_every_finite_number_is_known():
     assert one(attribute, np.inf) == 1
     with pytest.raises(ValueError, match=r"holds infinity, or a number"):
         Schema([attribute], [0, 1]).encode([[np.inf]], handle_unknown="error")
-
-
-MIXED = st.sampled_from(
-    [
-        *(0, 1, 0.0, -0.0, 1.0, True, False, "0", "1", "true", "x", "", None, np.nan),
-        *(np.True_, np.int64(1), np.float32(0), Decimal(1), Decimal("1.0"), pd.NA),
-    ]
-)
-
-
-@given(
-    st.lists(MIXED, min_size=1, max_size=12),
-    st.sampled_from([("0", "1"), ("false", "true"), (True, "x"), ("1.0", "?")]),
-)
-def test_a_value_is_read_the_same_whatever_stands_beside_it(values, categories):
-    attribute = Attribute.categorical("a", [*categories, "rest"], other="rest")
-    schema = Schema([attribute], [0, 1])
-    options = {"handle_unknown": "category", "handle_missing": "category"}
-    together = schema.encode([[value] for value in values], **options)
-    alone = [schema.encode([[value]], **options)[0, 0] for value in values]
-    assert together[:, 0].tolist() == alone

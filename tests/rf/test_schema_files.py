@@ -241,22 +241,6 @@ def test_infer_mixed_and_empty_columns():
     assert schema.encode([["1", None]]).tolist() == [[0, 0]]
 
 
-@pytest.mark.parametrize(
-    ("X", "y", "error", "message"),
-    [
-        ([[1.0], [np.nan]], [0, 1], ValueError, "row 1, column 'x0'.*missing.*NaN"),
-        ([[1.0], [None]], [0, 1], ValueError, "row 1, column 'x0'.*missing.*NaN"),
-        ([[1.0], [np.inf]], [0, 1], ValueError, "row 1, column 'x0'.*infinity"),
-        ([[1.0], [2.0]], [0, 0], ValueError, r"\(the classes\) .* 2, got 1"),
-        ([[1.0], [2.0]], [0, np.nan], ValueError, "y holds a missing value"),
-        ([[{}], ["x"]], [0, 1], TypeError, "value of type dict, but each must be a st"),
-    ],
-)
-def test_infer_errors(X, y, error, message):
-    with pytest.raises(error, match=message):
-        infer(X, y)
-
-
 # ----------------------------------------------------------------- the JSON Schema
 
 KEYS = json.loads(resources.files("mmech.domain").joinpath("schema.json").read_text())

@@ -31,15 +31,6 @@ def test_tasks_of_every_kind_can_be_learnt_from_their_attributes(kind):
     assert np.mean(gains) > 0.1
 
 
-def test_a_task_follows_from_its_generator_alone():
-    first, second = (simulate_task(np.random.default_rng(3)) for _ in range(2))
-    codes = first.records(50, np.random.default_rng(4))
-    np.testing.assert_array_equal(codes, second.records(50, np.random.default_rng(4)))
-    np.testing.assert_array_equal(
-        first.probabilities(codes), second.probabilities(codes)
-    )
-
-
 def test_gains_are_paired_by_task(capsys):
     gains.main(["--ranking", "--tasks", "1"])
     head, _, *rows = capsys.readouterr().out.strip().splitlines()

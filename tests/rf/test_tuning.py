@@ -11,7 +11,6 @@ from schema_cases import schema_of
 
 import mmech_rf as rf
 from mmech import Marginal, optimize
-from mmech_rf.forest.growth import TableTooLargeError
 
 SHAPE = (3, 2, 4)
 N_CLASSES, N_RECORDS, EPSILON = 3, 50, 0.8
@@ -138,9 +137,3 @@ def test_the_classifier_of_the_best_depth_fits():
     model.fit(iris.data[::2], iris.target[::2])
     assert model.predict(iris.data[1::2]).shape == (75,)
     assert model.ensembles_[0].forest.depth == found.best.depth
-
-
-@pytest.mark.parametrize("shape", [(2,) * 20, (10,) * 12])
-def test_domains_that_are_too_large_are_refused(shape):
-    with pytest.raises(TableTooLargeError, match="too many subsets or cells"):
-        rf.tune(categorical(shape), epsilon=1, n_records=100)

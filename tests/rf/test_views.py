@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import (
     GRID,
     MOST_CELLS,
@@ -14,7 +13,6 @@ from mmech_rf.drawn.views import (
     single_view,
 )
 
-SETTINGS = DrawnSettings()
 SHAPES = [(2, 3), (5, 5, 5, 5), (4, 4, 4, 3, 3, 3), (64, 8, 100, 1), (2,) * 20]
 
 

@@ -81,27 +81,6 @@ def test_repeated_queries_stay_apart():
     np.testing.assert_array_equal(twice, np.vstack([once, once]))
 
 
-BOTH = pytest.mark.parametrize(
-    "build", [rf.aggregation_workload, rf.prediction_workload]
-)
-
-
-@BOTH
-@pytest.mark.parametrize(
-    ("queries", "error", "message"),
-    [
-        ([[0, 2]], ValueError, "attribute 1 must lie in 0..1, row 0 does not"),
-        ([[0, 0, 0]], ValueError, r"codes must have shape \(N, 2\)"),
-        ([["a", "b"]], TypeError, "encode records with the schema first"),
-        (np.empty((0, 2), np.int64), ValueError, "at least one row, got none"),
-    ],
-)
-def test_queries_outside_the_domain_are_an_error(build, queries, error, message):
-    forest = rf.grow_random_forest((3, 2), n_trees=2, depth=1, seed=0)
-    with pytest.raises(error, match=message):
-        build(forest, queries)
-
-
 @pytest.mark.by_day(1)
 @pytest.mark.parametrize("depth", [1, 2])
 def test_shallow_forests_are_searched_in_a_hurry(depth):

@@ -70,23 +70,6 @@ def test_the_narrowest_type_holds_every_code(size):
     assert codes.tolist() == domain.encode(X).tolist() == [[0], [size - 1]]
 
 
-@pytest.mark.parametrize("kind", ["category", "object", "str"])
-@pytest.mark.parametrize(
-    ("bad", "problem"), [("y", "outside the domain"), (None, "missing value")]
-)
-def test_errors_name_row_and_column_and_not_the_value(kind, bad, problem):
-    domain = Domain([Attribute.categorical("a", ["x", "z"])])
-    column = pd.Series(["x", "z", bad, "x", bad], dtype=object).astype(kind)
-    if bad is None and not column.isna().any():
-        pytest.skip("this pandas makes text of what is missing")
-    with pytest.raises(ValueError, match="row 2, column 'a'") as caught:
-        domain.encode(pd.DataFrame({"a": column}))
-    assert problem in str(caught.value)
-    assert "'y'" not in str(caught.value)
-    found = domain.check(pd.DataFrame({"a": column}))
-    assert [misfit.row for misfit in found] == [2, 4]
-
-
 def test_dictionaries_of_integers_hold_what_is_there():
     for column in (np.array([-FEW, -1]), np.array([250, 250 + FEW - 1], np.uint64)):
         held = Dictionary.of_integers(column)

@@ -1,6 +1,5 @@
 """Raw records as counts of cells, with a domain or with anything that encodes them."""
 
-import io
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,36 +28,17 @@ def frame(name):
     return library.DataFrame({"size": sizes, "shape": shapes})
 
 
-def in_files(folder, *, target=True):
+def in_files(folder):
     """Write a csv file and a Parquet file, each of all records; return the folder."""
     (shapes, sizes), folder = zip(*ROWS, strict=True), folder / "records"
     columns = {"size": sizes, "shape": shapes, "class": LABELS}
-    table = pyarrow.table({k: columns[k] for k in list(columns)[: 2 + target]})
+    table = pyarrow.table(columns)
     folder.mkdir()
     pyarrow.parquet.write_table(table, folder / "b.parquet")
     rows = zip(*table.to_pydict().values(), strict=True)
     lines = [",".join(map(str, row)) for row in (table.column_names, *rows)]
     (folder / "a.csv").write_text("\n".join(lines))
     return folder
-
-
-SOURCES = {
-    "folder": lambda folder: folder,
-    "paths": lambda folder: [folder / "a.csv", str(folder / "b.parquet")],
-    "file": lambda folder: io.BytesIO((folder / "a.csv").read_bytes()),
-    "dataset": lambda folder: pyarrow.dataset.dataset(folder / "b.parquet"),
-    "parts": lambda folder: read(folder, DOMAIN),
-    "chunks": lambda folder: iter([frame("pandas"), frame("polars")]),
-    "frames": lambda folder: [frame("polars"), frame("pandas")],
-    "arrays": lambda folder: (np.array(ROWS, object) for _ in range(2)),
-}
-
-
-@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
-def test_records_in_parts_add_up(source, tmp_path):
-    records = source(in_files(tmp_path, target=False))
-    times = 1 if hasattr(records, "seek") or hasattr(records, "scanner") else 2
-    assert count(records, DOMAIN) == Counts(CODES * times, (2, 3))
 
 
 def test_files_and_pairs_have_the_class_in_them(tmp_path):

@@ -88,13 +88,6 @@ def test_workers_may_send_them():
         sent + counts
 
 
-def test_what_does_not_add():
-    with pytest.raises(ValueError, match="same domain"):
-        mm.Counts([[0]], (2,)) + mm.Counts([[0]], (3,))
-    with pytest.raises(TypeError):
-        mm.Counts([[0]], (2,)) + 1
-
-
 # ---- measured in place of a table of all cells ------------------------------------
 
 SIZES = (3, 4, 2)
@@ -141,8 +134,3 @@ def test_large_multiplicities_are_measured_exactly_or_refused():
     with pytest.raises(ValueError, match="overflow 64-bit integers"):
         measured(mm.Dense([[4, 4]]), doubled, ledger=ledger)
     assert ledger.spent == 1
-
-
-def test_the_domain_of_the_counts_is_that_of_the_strategy():
-    with pytest.raises(ValueError, match="both must be the same domain"):
-        measured(mm.Identity(24), mm.Counts([[0, 0]], (5, 5)))

@@ -172,30 +172,6 @@ def test_files_that_people_write():
     assert domain.attributes[1].labels[0] == "[0, 20]"
 
 
-@pytest.mark.parametrize(
-    ("source", "error", "message"),
-    [
-        ("{", ValueError, "the domain is not valid JSON"),
-        (3, TypeError, "a domain is read from a path, an open file, a JSON text or"),
-        ({}, ValueError, "it needs 'features', got nothing; add what is missing"),
-        ({"features": 3}, ValueError, "list with an entry for each attribute, got int"),
-        ({"features": "sex"}, ValueError, "entry for each attribute, got str"),
-        (FEATURES | {"feature": []}, ValueError, "did you mean 'features'"),
-        (FEATURES | {"target": {"name": "class"}}, ValueError,
-         "the target needs 'categories'; add it"),
-        (FEATURES | {"target": "class"}, ValueError, "target, which must be an object"),
-        (FEATURES | {"target": {"name": "age", "categories": ["a", "b"]}}, ValueError,
-         "age"),
-        (FEATURES | {"required": ["id"]}, ValueError,
-         "unknown key 'required' of the domain"),
-        ({"features": [{"name": "a", "type": "categorical", "categories": []}]},
-         ValueError, "categories of attribute 'a' must list at least 1, got 0"),
-    ],
-)  # fmt: skip
-def test_files_that_hold_no_domain(source, error, message):
-    refused(lambda: Domain.from_json(source), message, error)
-
-
 def test_the_class_of_a_schema_is_one_more_attribute():
     target = {"name": "ill", "categories": [False, True], "type": "boolean"}
     domain = Domain.from_json(FEATURES | {"target": target})
@@ -273,18 +249,12 @@ def test_a_date_is_in_its_period_or_the_nearest(day, lower, length, unit):
 
 def test_what_is_no_date_is_said_to_be_none():
     domain = Domain([Attribute.date("d", "2025-01-01", "2025-12-31")])
-    rows = [["31.12.2025"], ["12/31/2025"], [20250101], ["2025"], [True], ["SECRET"]]
-    for row in rows:
-        refused(
-            lambda row=row: domain.encode([row]), "row 0, column 'd' of X holds a v"
-        )
+    rows = [["31.12.2025"], ["SECRET"]]
     words = "not a date; look at all .*, then correct it, write dates as 2026-01"
     refused(lambda: domain.encode(rows), words)
     for missing in ("", "?", None, float("nan"), pd.NaT, np.datetime64("NaT", "D")):
         with pytest.raises(ValueError, match="holds a missing value"):
             domain.encode([[missing]])
-    with pytest.raises(ValueError, match="a date outside the bounds of the attribute;"):
-        domain.encode([["2026-01-01"]], handle_unknown="error")
     found = domain.encode([["SECRET"], ["2025-02-03"]], handle_unknown="drop")
     assert found.tolist() == [[1]]
 

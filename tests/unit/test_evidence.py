@@ -183,11 +183,6 @@ def test_a_record_of_two_relations_is_refused():
         record.evidence()
 
 
-def test_other_text_is_no_evidence():
-    with pytest.raises(ValueError, match="no evidence"):
-        mm.Evidence("[1]")
-
-
 def test_evidence_is_what_the_verifier_can_read():
     """Which facts nobody reads, `test_verify` lists."""
     content = evidence_of(

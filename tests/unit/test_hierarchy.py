@@ -187,15 +187,6 @@ def test_released_as_counts_with_whole_weights():
     )
 
 
-def test_errors_read_aloud():
-    with pytest.raises(ValueError, match=r"must divide each other, got \[1, 4, 6\]"):
-        mm.Hierarchy(12, {1: 1, 4: 1, 6: 1})
-    with pytest.raises(ValueError, match="at least one level needs one"):
-        mm.Hierarchy(4, {1: 0})
-    with pytest.raises(mm.UnsupportedWorkloadError, match="use template 'pidentity'"):
-        hierarchy_strategy(mm.Kronecker([mm.Prefix(100), mm.Prefix(100)]))
-
-
 def test_sparse_forms_cost_their_nonzeros():
     large = mm.Hierarchy(2**18, {1: 2, 64: 1, 2**18: 3}).to_sparse()
     assert large.nnz == 3 * 2**18

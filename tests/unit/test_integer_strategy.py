@@ -398,14 +398,8 @@ def test_few_real_rows_still_answer_themselves():
 
 
 def test_errors():
-    for nothing in (
-        Dense(np.zeros((2, 3))),
-        0 * Prefix(3),
-        VStack([0.0 * Prefix(3)]),
-        Diagonal([0.0, 0.0]),
-    ):
-        with pytest.raises(ValueError, match="measures nothing"):
-            _ = integer_strategy(nothing).sensitivity
+    with pytest.raises(ValueError, match="measures nothing"):
+        _ = integer_strategy(VStack([0.0 * Prefix(3)])).sensitivity
     with pytest.raises(TypeError, match="must be an integer matrix"):
         IntegerBlock(Scaled(0.5, Identity(2)))
     with pytest.raises(DomainTooLargeError, match="too many to round to integers"):

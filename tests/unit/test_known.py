@@ -488,28 +488,3 @@ def test_the_command_line_keeps_to_what_is_known(files, capsys):
     assert pd.read_csv("made/age_x_status.csv")["count"][1:3].tolist() == [0, 0]
     facts = json.loads(Path("made/evidence.json").read_text(encoding="utf-8"))["about"]
     assert [own["cells"] for own in facts["known"]] == [[25, 35], 60]
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (
-            "--known sex.csv --known other.csv",
-            "counts of sex and the known counts of the",
-        ),
-        ("--known n.csv --known other.csv", "another file has counts of the same"),
-        ("--known words.csv", "1 whole numbers >= 0, got ['many']"),
-        ("--known town.csv", "an attribute of what is known must be one of"),
-        ("--known in.csv", "no column named 'count'"),
-        ("--known none.csv", "there is no file 'none.csv'"),
-        ("--impossible rule.json", "they must be a JSON list of objects"),
-        ("--impossible no.json", "the rules 'no.json': not valid JSON (Expecting"),
-    ],
-)
-def test_wrong_files_of_what_is_known_are_one_sentence(options, words, files, capsys):
-    assert main(f"{USUAL} {options}".split()) == 2
-    shown = capsys.readouterr()
-    assert words in shown.err
-    assert shown.out == ""
-    assert shown.err.count("\n") == 1
-    assert not Path("made").exists()

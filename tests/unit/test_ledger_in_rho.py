@@ -8,9 +8,6 @@ import pytest
 import mmech as mm
 from mmech.privacy.cost import in_rho
 
-DELTA = 1e-6
-TENTH = in_rho(Fraction(1, 10))
-
 
 def spend(ledger, cost, **settings):
     return ledger.spend(cost, "a histogram", sensitivity=1, **settings)
@@ -79,14 +76,6 @@ def test_many_releases_cost_the_sum_of_their_squares():
             spend(ledger, "1/100")
     assert pure.remaining == 0
     assert 0 < concentrated.remaining < Fraction(1, 10**7)
-
-
-@pytest.mark.parametrize("kind", ["", None, 3])
-def test_a_kind_is_a_name(kind):
-    ledger = mm.PrivacyLedger(1)
-    with pytest.raises(TypeError, match="kind must be a name, got"):
-        spend(ledger, "1/2", kind=kind)
-    assert ledger.spent == 0
 
 
 def test_people_of_other_numbers_of_records_do_not_mix():

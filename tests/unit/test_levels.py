@@ -137,15 +137,6 @@ def test_records_hold_values_and_files_hold_the_tree(tmp_path):
         mm.Attribute.hierarchy("place", tmp_path / "codes.csv")
 
 
-def test_levels_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="a node for each of its 2 categories, got 1"):
-        mm.Attribute.categorical("city", ["x", "y"], levels={"region": ["N"]})
-    with pytest.raises(ValueError, match="'region' occurs twice"):
-        mm.Domain([PLACE, mm.Attribute.categorical("region", ["x"])])
-    with pytest.raises(ValueError, match="a level of attribute 'city' must be one of"):
-        PLACE.at_level("town")
-
-
 # ---- plans ----------------------------------------------------------------------
 
 

@@ -135,20 +135,6 @@ def test_equal_scales_change_nothing(rng):
     )
 
 
-@pytest.mark.parametrize(
-    ("scale", "message"),
-    [
-        ([1.0, 2.0], "scale must hold 3 numbers > 0, one per row of the strategy"),
-        ([1.0, 0.0, 2.0], "with a minimum of 0"),
-        ([1.0, np.nan, 2.0], "scale must hold finite numbers"),
-        (2.0, "scale must have 1 dimension"),
-    ],
-)
-def test_scales_are_positive_one_per_row(scale, message):
-    with pytest.raises(ValueError, match=message):
-        least_squares(Identity(3), np.ones(3), scale)
-
-
 def test_a_mechanism_reconstructs_through_lsmr(rng, iterations):
     strategy = three_groups(48, rng)
     workload = Kronecker([Prefix(48), Identity(48)])

@@ -150,34 +150,6 @@ def test_every_workload_can_be_answered_by_itself(name, injected):
     np.testing.assert_allclose(mechanism.answer(counts), wanted, atol=1e-6 * scale)
 
 
-@pytest.mark.parametrize(
-    ("counts", "kind", "message"),
-    [
-        ([1, 2], ValueError, r"shape \(3,\) or \(3, k\), one row per domain cell, got"),
-        (np.ones((3, 2, 2)), ValueError, r"counts must have shape \(3,\) or \(3, k\)"),
-        (5, ValueError, r"counts must have shape"),
-        ([1, 2, -1], ValueError, r"non-negative, .* pass signed=True for differences"),
-        ([1, 2, 0.5], ValueError, r"whole numbers of records, got fractions"),
-        ([1, 2, math.nan], ValueError, r"finite integers, got NaN or infinity"),
-        ([1, 2, math.inf], ValueError, r"finite integers, got NaN or infinity"),
-        ([1, 2, 1e20], ValueError, r"below 2\*\*53 in magnitude"),
-        (np.array([1, 2, 2**63], np.uint64), ValueError, r"below 2\*\*62 in magnitude"),
-        (["a", "b", "c"], TypeError, r"counts must hold integers, got dtype <U1"),
-        ([1j, 0, 0], TypeError, r"counts must hold integers, got dtype complex128"),
-        (None, TypeError, r"counts must hold integers, got dtype object"),
-    ],
-    ids=repr,
-)
-def test_refused_counts_spend_nothing(counts, kind, message, injected):
-    ledger = PrivacyLedger(1)
-    mechanism = MatrixMechanism(Identity(3), Identity(3), epsilon=1, ledger=ledger)
-    for function in (mechanism.measure, mechanism.answer):
-        with pytest.raises(kind, match=message):
-            function(counts)
-    assert ledger.spent == 0
-    assert not injected
-
-
 # ------------------------------------------------------------------ ledger
 
 

@@ -2,7 +2,6 @@
 
 import math
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,8 +10,6 @@ from scipy import stats
 
 import mmech as mm
 from mmech import limits
-from mmech import report as report_function
-from mmech.operators.base import QueryMatrix
 
 THETA = np.abs(np.sin(np.arange(1.0, 13))).reshape(2, 6)
 
@@ -146,21 +143,6 @@ def test_a_bound_that_is_not_computed_says_so():
     assert re.search(r"lower bound +not computed", str(table))
 
 
-def test_input_errors():
-    with pytest.raises(TypeError, match="workload must be a query matrix"):
-        mm.report([[1]], mm.Identity(1), epsilon=1)
-    with pytest.raises(ValueError, match="workload has 2 columns but strategy has 3"):
-        mm.report(mm.Identity(2), mm.Identity(3), epsilon=1)
-    with pytest.raises(ValueError, match="epsilon must be a finite number > 0"):
-        mm.report(mm.Identity(2), mm.Identity(2), epsilon=-1)
-    gaussian = replace(mm.optimize(mm.Prefix(4), template="identity"), norm="L2")
-    with pytest.raises(ValueError, match="was optimized for L2 sensitivity"):
-        mm.report(mm.Prefix(4), gaussian, epsilon=1)
-    with pytest.raises(mm.UnsupportedWorkloadError, match="cannot answer"):
-        report_function(mm.Identity(2), mm.Total(2), epsilon=1)
-    assert isinstance(mm.Identity(2), QueryMatrix)
-
-
 # ---- both kinds of noise -------------------------------------------------------
 
 
@@ -201,18 +183,6 @@ def test_the_delta_of_a_tie_is_that_of_gaussian_noise(epsilon):
     second = stats.norm.sf(epsilon * sigma + 0.5 / sigma)
     delta = first - math.exp(epsilon) * second
     assert table.tie_delta == pytest.approx(delta)
-
-
-@pytest.mark.parametrize(
-    "function", [mm.report, mm.rmse, mm.per_query_error, mm.expected_error]
-)
-@pytest.mark.parametrize("cost", [{}, {"epsilon": 1, "rho": 1}], ids=str)
-def test_exactly_one_cost_is_given(function, cost):
-    with pytest.raises(TypeError, match="pass either epsilon=, for pure"):
-        function(mm.Prefix(4), mm.Identity(4), **cost)
-    for bound in (mm.svd_bound, mm.dual_bound):
-        with pytest.raises(TypeError, match="pass either epsilon=, for pure"):
-            bound(mm.Prefix(4), **cost)
 
 
 # ---- confidence intervals ----------------------------------------------------

@@ -524,25 +524,6 @@ def test_shares_are_as_they_are_asked_for():
     assert plan.total_cost == Fraction(3, 2)
 
 
-@pytest.mark.parametrize(
-    ("shares", "tables"), [((0.5, 0.6), None), ((0.5, 0.1), 0.5), ((0.5, 0.2), 0.1)]
-)
-def test_shares_that_do_not_add_up_cost_nothing(shares, tables):
-    ledger, asked = mm.PrivacyLedger(1), [Mean("age"), Sum("age", by="sex")]
-    asked = [replace(own, share=s) for own, s in zip(asked, shares, strict=True)]
-    with pytest.raises(ValueError, match=r"share must add up to 1 .*, got"):
-        mm.release_tables(
-            people(9), DOMAIN, ways=1, statistics=asked, share=tables, epsilon=1,
-            ledger=ledger,
-        )  # fmt: skip
-    assert ledger.spent == 0
-
-
-def test_a_share_of_tables_alone_is_refused():
-    with pytest.raises(ValueError, match="share is the part of tables beside"):
-        mm.release_tables(None, DOMAIN, ways=1, epsilon=1, share=1, dry_run=True)
-
-
 def test_errors_of_statistics_are_known_before():
     asked = [Sum("age", by="sex"), Quantiles("age"), Mean("age", by="sex")]
     given = {"ways": 1, "statistics": asked}
@@ -626,12 +607,6 @@ def test_shares_are_the_best_of_a_grid(currency, n):
     assert (np.diff(kept, axis=0) <= 0).all()
 
 
-def test_tables_without_statistics_say_how_to_ask_for_them():
-    released = mm.release_tables(people(9), DOMAIN, ways=1, epsilon=1)
-    with pytest.raises(ValueError, match=r"no statistics were released .* statistics="):
-        released.statistic("mean of age")
-
-
 @pytest.mark.by_day(2)
 @pytest.mark.parametrize("done", range(len(ALL) - 1))
 def test_an_interruption_between_statistics_keeps_what_was_measured(
@@ -666,16 +641,6 @@ def test_an_interruption_between_statistics_keeps_what_was_measured(
     assert (ALL[5] in asked) == (done > 1)  # with the mean
     assert made.evidence.verdict.startswith("holds")
     assert made.left_out is not None
-
-
-def test_noise_of_a_statistic_that_does_not_fit_is_refused_before_a_charge():
-    """The budget would do for the tables, and for the first statistic."""
-    ledger, asked = mm.PrivacyLedger(1), [Histogram("age"), Sum("age", step=90 / 2**20)]
-    with pytest.raises(ValueError, match="does not fit into 64-bit"):
-        mm.release_tables(
-            people(9), DOMAIN, ways=1, statistics=asked, epsilon=1e-9, ledger=ledger
-        )
-    assert ledger.spent == 0
 
 
 # ---- skewed numbers ------------------------------------------------------------------
@@ -1043,55 +1008,6 @@ def test_large_sums_are_divided_exactly():
 
 
 # ---- wrong input ---------------------------------------------------------------------
-
-WRONG = {
-    "text": (lambda: Mean("sex"), ValueError, "of dates, but 'sex'"),
-    "bounds": (lambda: Mean("age", lower=9, upper=3), ValueError, "got 9 and 3"),
-    "no bounds": (lambda: Sum("pay"), ValueError, "must be given, because its attr"),
-    "a group": (lambda: Sum("age", by="town"), ValueError, "got 'town'"),
-    "attribute": (lambda: Mean("agee"), ValueError, "'age'"),
-    "itself": (lambda: Sum("age", by="age"), ValueError, "must name other attributes"),
-    "beyond one": (lambda: Quantiles("age", [0.5, 1.2]), ValueError, "between 0 and 1"),
-    "step": (lambda: Mean("age", step=7), ValueError, "into 1 to 1,048,576 whole"),
-    "fine": (lambda: Quantiles("age", step=0.001), ValueError, "1 to 4,095 whole"),
-    "squares": (lambda: StandardDeviation("age", step=1e-3), ValueError, "1 to 4,096"),
-    "bins": (lambda: Histogram("age", step=40), ValueError, "1 to 4,096 whole steps"),
-    "name": (lambda: Mean(3), TypeError, "needs the name of an attribute"),
-    "bound": (lambda: Mean("age", lower="low"), TypeError, "lower of mean of age"),
-    "kind": (lambda: "mean", TypeError, "must be Mean, Sum, StandardDev"),
-    "dates": (lambda: Sum("day"), ValueError, "and quantiles of dates, but 'day' of"),
-    "days": (lambda: Histogram("day"), ValueError, "quantiles of dates, but 'day'"),
-    "a date": (lambda: Mean("day", lower=3), ValueError, "be left out, because its at"),
-}
-
-
-@pytest.mark.parametrize(("make", "kind", "words"), WRONG.values(), ids=WRONG)
-def test_wrong_statistics_are_refused_in_a_sentence_and_nothing_is_spent(
-    make, kind, words
-):
-    ledger = mm.PrivacyLedger(1)
-    domain = mm.Domain([*DOMAIN.attributes, DATED.attributes[1]])
-    rows = [[*own, "2026-02-01"] for own in people(5)]
-    with pytest.raises(kind, match=words):
-        mm.release_tables(
-            rows, domain, ways=1, statistics=[make()], epsilon=1, ledger=ledger
-        )
-    assert ledger.entries == ()
-
-
-def test_a_value_of_no_group_and_a_small_ledger_cost_nothing():
-    ledger = mm.PrivacyLedger(1)
-    options = {"ways": 1, "statistics": ALL[:1], "ledger": ledger}
-    with pytest.raises(ValueError, match="row 1, column 'sex'"):
-        mm.release_tables([*people(1), ["x", 3, 4]], DOMAIN, epsilon=1, **options)
-    with pytest.raises(mm.BudgetExceededError):
-        mm.release_tables(people(9), DOMAIN, epsilon=1.01, **options)
-    with pytest.raises(ValueError, match="each statistic once"):
-        mm.release_tables(
-            people(9), DOMAIN, epsilon=1, **{**options, "statistics": ALL[:1] * 2}
-        )
-    assert ledger.entries == ()
-
 
 # ---- files ---------------------------------------------------------------------------
 

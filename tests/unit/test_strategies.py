@@ -103,7 +103,7 @@ def test_gradient_where_the_factorisation_changes(rng):
 # ------------------------------------------------------------------ guarantees
 
 
-@of_all([*CATALOGUE][::2])
+@of_all([*CATALOGUE][::3])
 def test_auto_is_never_worse_than_identity_or_workload(name, seed):
     workload, dense = CATALOGUE[name]
     result = mm.optimize(workload, seed=seed, **QUICK)
@@ -146,14 +146,13 @@ def test_losses_of_rank_deficient_workloads_stay_accurate(workload, seed):
 
 # HDMM's published optimizer reaches 906.5 and 32066.5 (total squared error / 2); the
 # others are the best known.
-@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     ("workload", "published"),
     [
         (mm.Prefix(64), 906.5),
         (mm.AllRange(64), 32066.5),
-        (mm.Prefix(256), 6870),
-        (mm.AllRange(256), 1.067e6),
+        pytest.param(mm.Prefix(256), 6870, marks=pytest.mark.slow),
+        pytest.param(mm.AllRange(256), 1.067e6, marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -353,40 +352,6 @@ def test_callback_sees_every_start(workload, template):
 # ------------------------------------------------------------------ options
 
 
-@pytest.mark.parametrize(
-    ("options", "kind", "message"),
-    [
-        ({"template": "pidentiy"}, ValueError,
-         r"must be one of 'auto', 'identity'.*; did you mean 'pidentity'"),
-        ({"template": "dense"}, ValueError, "'dense'; it is for privacy='zcdp'"),
-        ({"template": "identity", "p": 3}, TypeError,
-         r"no option 'p' under .* are: none"),
-        ({"template": "pidentity", "restarts": 3}, TypeError,
-         r"'restarts' under .*; its options are: max_iter, n_starts, p, tolerance$"),
-        ({"restarts": 3}, TypeError, "no option 'restarts'"),
-        ({"template": "pidentity", "p": 0}, ValueError, r"p must be an integer >= 1"),
-        ({"template": "pidentity", "p": 1.5}, TypeError, r"p must be an integer >= 1"),
-        ({"template": "pidentity", "p": 5}, ValueError,
-         "p must be at most .* cells, 4"),
-        ({"p": 100, "privacy": "zcdp"}, ValueError, "p must be at most the number of"),
-        ({"n_starts": 0}, ValueError, r"n_starts must be an integer >= 1, got 0"),
-        ({"max_iter": 0}, ValueError, r"max_iter must be an integer >= 1, got 0"),
-        ({"template": "kronecker"}, mm.UnsupportedWorkloadError,
-         "needs a Kronecker, a"),
-        ({"workload": UNION, "template": "kronecker", "p": [1, 2, 3]}, ValueError,
-         "one integer or 2 integers, one per factor"),
-        ({"tolerance": "tight"}, TypeError, "tolerance"),
-        ({"tolerance": [1e-6]}, TypeError, "tolerance"),
-        ({"tolerance": float("nan")}, ValueError, "tolerance"),
-        ({"tolerance": -1.0}, ValueError, "tolerance"),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_wrong_options(options, kind, message):
-    with pytest.raises(kind, match=message):
-        mm.optimize(**{"workload": mm.Prefix(4)} | options)
-
-
 def test_auto_survives_rank_deficient_forests(seed):
     """Trees of depth one repeat rows up to rounding; no candidate may take all down."""
     forest = grow_random_forest((4, 3, 3), 8, 1, seed=seed)
@@ -425,7 +390,7 @@ def test_auto_is_not_behind_any_template(workload):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(30))
 def test_auto_is_not_behind_any_template_on_random_workloads(seed):
     """The time of a search grows with the cube of cells: few have more than 400."""
     most = 2000 if seed % 15 == 0 else 400
@@ -488,10 +453,8 @@ def test_blocks_of_windows_go_from_search_to_release(n, kind, tmp_path):
     [
         (4096, 64, 7.8),
         (4099, 64, 7.8),
-        (16_384, 256, 10.9),
-        (16_411, 256, 10.9),
-        (65_536, 1024, 14.5),
         (10_000, 168, 9.9),
+        (16_411, 256, 10.9),
     ],
 )
 def test_windows_under_epsilon_are_answered_by_blocks(n, width, rmse):

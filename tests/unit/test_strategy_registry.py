@@ -117,17 +117,6 @@ def test_of_equal_losses_the_lower_rank_wins(norm, registered):
     assert mm.optimize(workload, privacy=PRIVACY[norm], seed=0).template == "cells"
 
 
-@each_norm
-def test_errors_name_the_norm(norm):
-    privacy = PRIVACY[norm]
-    words = rf"under {norm} sensitivity \(privacy='{privacy}'\)"
-    with pytest.raises(ValueError, match=f"must be one of 'auto', .* {words}, got 'x'"):
-        mm.optimize(mm.Prefix(4), template="x", privacy=privacy)
-    for template in ("auto", "workload"):
-        with pytest.raises(TypeError, match=f"no option 'q' {words}; its options are"):
-            mm.optimize(mm.Prefix(4), template=template, privacy=privacy, q=1)
-
-
 UNION = mm.VStack(
     [
         mm.Kronecker([mm.Prefix(8), mm.Identity(6)]),

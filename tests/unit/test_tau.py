@@ -117,18 +117,6 @@ def test_long_transforms_equal_short_ones(end, n, rng, monkeypatch):
     np.testing.assert_allclose(Tau(known, end).eigenvalues, values, rtol=1e-13)
 
 
-@pytest.mark.parametrize(
-    ("column", "message"),
-    [
-        ([1, 2, 3], "a power of two of cells"),
-        ([2**57, 2**57], r"add up to less than 2\*\*58"),
-    ],
-)
-def test_filters_that_are_refused(column, message):
-    with pytest.raises(ValueError, match=message):
-        IntegerFilter(np.array(column))
-
-
 # ---- operators -----------------------------------------------------------------
 
 
@@ -155,21 +143,6 @@ def test_squares_of_columns_are_exact(end, n, rng):
     large = Tau([2**40, *[1] * (size - 1)], end)
     exact = np.square(large.to_dense().astype(object)).sum(axis=0)
     assert (column_sums(large, 2) == exact).all()
-
-
-@pytest.mark.parametrize(
-    ("symbol", "end", "scales", "message"),
-    [
-        ([1, 2], "none", None, "symbol must have two values more"),
-        ([1], "last", None, "or one with a free end, got 1"),
-        ([1, 2, 3], "both", None, "free_end must be one of"),
-        ([1, 2, 3], "last", [1], r"scales must have shape \(2,\), got \(1,\)"),
-        ([1, np.nan, 3], "last", None, "symbol"),
-    ],
-)
-def test_waves_that_are_refused(symbol, end, scales, message):
-    with pytest.raises(ValueError, match=message):
-        Tau(symbol, end, scales)
 
 
 def test_rank_is_told_by_eigenvalues_and_scales():
