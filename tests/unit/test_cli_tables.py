@@ -288,7 +288,7 @@ def test_a_domain_is_suggested_and_checked(folder, capsys):
     assert run("schema check in.csv d.json", capsys)[0] == 2
 
 
-def test_a_dry_run_says_that_hierarchies_are_measured_apart(folder, capsys):
+def test_a_dry_run_says_that_tables_are_told_by_one_hierarchy(folder, capsys):
     tree = {name: [f"{name}{i}" for i in range(8)] for name in "ABC"}
     entries = [
         {"name": n, "type": "hierarchy", "tree": tree, "levels": [up]}
@@ -299,9 +299,14 @@ def test_a_dry_run_says_that_hierarchies_are_measured_apart(folder, capsys):
     line = f"tables --domain d.json {tables} --epsilon 1 --dry-run"
     code, out, _ = run(line, capsys)
     assert code == 0
-    assert "Tables of each hierarchy are measured apart" in " ".join(out.split())
-    code, out, _ = run(f"{line} --table city,field", capsys)
-    assert "are measured apart" not in " ".join(out.split())
+    assert "each is told by the levels of one hierarchy" in " ".join(out.split())
+    crossed = " ".join(
+        f"--table {place},{work}"
+        for place in ("city", "region")
+        for work in ("job", "field")
+    )
+    code, out, _ = run(f"tables --domain d.json {crossed} --rho 1 --dry-run", capsys)
+    assert (code, "told by the levels" in " ".join(out.split())) == (0, False)
 
 
 def test_places_in_several_columns_are_one_hierarchy(folder, capsys):
