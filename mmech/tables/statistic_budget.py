@@ -24,7 +24,7 @@ from mmech.session import Session
 from mmech.tables.columns import OF_STATISTICS
 from mmech.tables.measured_statistic import MeasuredStatistic
 from mmech.tables.statistic_plans import StatisticPlan
-from mmech.tables.statistics import Ratio, Statistic
+from mmech.tables.statistics import Ratio, Statistic, Sum
 
 SHARES = 1000
 """What the least part of a budget is a part of."""
@@ -230,10 +230,18 @@ def unequal(plans: Sequence[StatisticPlan]) -> list[str]:
         if isinstance(statistic, Ratio):
             key = statistic.name, frozenset(statistic.by)
             alike.setdefault(key, []).append(str(statistic))
+    words = "bounds or steps differ, so that each is measured by itself, and they need"
+    sentences = [(titles, f"{words} not agree") for titles in alike.values()]
+    sums: dict[str, list[str]] = {}
+    for plan in plans:
+        first = [each for each in plan.statistics if type(each) is Sum][:1]
+        if first:
+            sums.setdefault(first[0].name, []).append(str(first[0]))
+    words = "each is measured by itself, so that their totals need not agree"
+    sentences += [(titles, words) for titles in sums.values() if len({*titles}) > 1]
     return [
-        f"{', '.join(titles)}: bounds or steps differ, so that each is measured by "
-        "itself, and they need not agree"
-        for titles in alike.values()
+        f"{', '.join(titles)}: {words}"
+        for titles, words in sentences
         if len(titles) > 1
     ]
 

@@ -512,6 +512,18 @@ def test_other_bounds_or_steps_are_another_measurement_and_the_plan_says_so():
     assert "from the same noisy numbers" in plan.statistics[0].expected
 
 
+def test_a_plan_says_which_sums_do_not_add_up():
+    """A mean takes its sum with it, away from those of larger groups."""
+    sums = [Sum("age", by="sex"), Sum("age")]
+    given = {"ways": 1, "epsilon": 1, "dry_run": True}
+    plan = mm.release_tables(None, DOMAIN, statistics=sums, **given)
+    assert unequal(plan.statistics) == []
+    more = [*sums, Mean("age", by="sex")]
+    plan = mm.release_tables(None, DOMAIN, statistics=more, **given)
+    (words,) = unequal(plan.statistics)
+    assert words.startswith("sum of age by sex, sum of age: each is measured by itself")
+
+
 def test_shares_are_as_they_are_asked_for():
     given = {"ways": 1, "epsilon": "3/2", "dry_run": True}
     asked = [Mean("age", by="sex", share="1/4"), Sum("age"), Sum("age", by="sex")]
