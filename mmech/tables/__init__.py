@@ -27,7 +27,6 @@ statistic_plans      what is measured for them, at what cost, with what errors
 statistic_budget     how they share a budget with tables, and what reads records
 measured_statistic   what was measured: numbers to publish, and words on them
 result               tables with intervals, a statement, files, and synthetic records
-synthetic            raw values of cells, for synthetic records
 statement            what released tables say of themselves, for people and machines
 published            a folder of released tables, with its evidence
 files                csv with metadata, a workbook, a page with charts
