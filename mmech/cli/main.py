@@ -491,7 +491,7 @@ def _budget(args: argparse.Namespace) -> None:
 
 
 def _print_plan(plan: TablePlan) -> None:
-    from mmech.tables.statistic_budget import unequal
+    from mmech.tables.statistic_plans import unequal
 
     errors = plan.errors(frame="dict")
     width = max(5, *map(len, errors["table"].tolist()))

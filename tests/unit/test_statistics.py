@@ -22,11 +22,14 @@ from mmech.privacy.neighbours import Relation
 from mmech.session import Session
 from mmech.tables import Histogram, Mean, Quantiles, StandardDeviation, Sum
 from mmech.tables.files import Sheet, write_files
-from mmech.tables.measured_statistic import MeasuredStatistic
 from mmech.tables.published import _sheets
 from mmech.tables.rounding import divided
-from mmech.tables.statistic_budget import ReadDomain, unequal
-from mmech.tables.statistic_plans import StatisticPlan
+from mmech.tables.statistic_plans import (
+    MeasuredStatistic,
+    ReadDomain,
+    StatisticPlan,
+    unequal,
+)
 from mmech.tables.statistics import CumulativeErrors, TableCounts
 
 DOMAIN = mm.Domain(
