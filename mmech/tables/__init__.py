@@ -21,7 +21,6 @@ rounding             whole numbers that keep given margins
 levels               levels of hierarchies: trees, and least squares over them
 level_weights        weights of tables by levels
 known                known totals and impossible cells, and if counts can agree
-read_known           the same as they are given
 statistics           sums, means, deviations, histograms and quantiles, by group
 statistic_plans      what is measured for them, their parts of the budget, what came out
 result               tables with intervals, a statement, files, and synthetic records
