@@ -92,7 +92,7 @@ def _weighted(
     return result, float(squares @ per_cell)
 
 
-def separate_strategy(
+def hierarchies_strategy(
     chain: Chain, sizes: Sequence[int], subsets: Sequence[Subset], currency: str
 ) -> StrategyResult:
     """Return what is measured for levels of several hierarchies: the better of two.

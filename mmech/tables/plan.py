@@ -35,7 +35,7 @@ from mmech.tables.columns import OF_TABLES
 from mmech.tables.field import FLAT
 from mmech.tables.intervals import Apart, Intervals
 from mmech.tables.known import Known, what_is_known
-from mmech.tables.level_weights import level_strategy, separate_strategy
+from mmech.tables.level_weights import hierarchies_strategy, level_strategy
 from mmech.tables.levels import Chain, chain_of
 from mmech.tables.statistic_plans import StatisticPlan
 from mmech.tables.statistics import Statistic
@@ -351,7 +351,7 @@ def make_plan(
         upper = axes.select(names[: len(names) - len(lower)])
         facts = what_is_known(known or {}, impossible, upper, flat)
     if strategy is None and chain is not None:
-        planned = level_strategy if facts else separate_strategy
+        planned = level_strategy if facts else hierarchies_strategy
         strategy = planned(chain, axes.shape, subsets, currency)
     if strategy is None:  # plans of one choice are equal: without seconds
         chosen = _strategy(axes.shape, subsets, currency, callback, facts)

@@ -331,6 +331,7 @@ def test_crossed_hierarchies_cost_no_more_than_any_two_calls(seed):
     levels = [("region", "county", "city"), ("field", "branch", "job"), ("sex",)]
     asked, names = set(), set()
     while any(len(names & {*own}) < 2 for own in levels[:2]):
+        asked = asked if len(asked) < 5 else set()
         owners = np.sort(rng.choice(3, rng.integers(1, 3), replace=False))
         asked.add(tuple(str(rng.choice(levels[k])) for k in owners))
         names = {name for table in asked for name in table}
@@ -538,6 +539,7 @@ def test_dividing_keeps_sums_of_rows_and_over_children():
         pytest.param("two, pairs", {"epsilon": 1}, marks=pytest.mark.slow),
         ("two, crossed", {"rho": 1}),
         ("two, apart", {"epsilon": 1}),
+        ("two, pairs", {"epsilon": 1}),
     ],
     ids=str,
 )
