@@ -129,7 +129,7 @@ def planned(kind: str, name: str, epsilon: float, rival: str):
 def ours(kind: str, name: str, x: np.ndarray, epsilon: float, rival: str) -> object:
     from mmech import PrivacyLedger
     from mmech.session import Session
-    from mmech.tables.measured_statistic import MeasuredStatistic
+    from mmech.tables.statistic_plans import MeasuredStatistic
 
     plan = planned(kind, name, epsilon, rival)
     places = plan.statistic.places(plan, x.astype(float))

@@ -491,7 +491,7 @@ def _budget(args: argparse.Namespace) -> None:
 
 
 def _print_plan(plan: TablePlan) -> None:
-    from mmech.tables.statistic_budget import unequal
+    from mmech.tables.statistic_plans import unequal
 
     errors = plan.errors(frame="dict")
     width = max(5, *map(len, errors["table"].tolist()))
@@ -505,10 +505,10 @@ def _print_plan(plan: TablePlan) -> None:
     expected = [own.expected for own in plan.statistics]
     for words in (*expected, *unequal(plan.statistics)):
         print_wrapped(printable(words), bullet=True)
-    if plan.parts:
+    if plan.told_apart:
         print_wrapped(
-            "Tables of each hierarchy are measured apart, with shares of the budget "
-            "of their own: these errors are smaller than those of all together."
+            "Only these tables are measured, and each is told by the levels of one "
+            "hierarchy: these errors are smaller than by all levels together."
         )
     if plan.adaptive:
         print_wrapped(

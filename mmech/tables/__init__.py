@@ -21,13 +21,9 @@ rounding             whole numbers that keep given margins
 levels               levels of hierarchies: trees, and least squares over them
 level_weights        weights of tables by levels
 known                known totals and impossible cells, and if counts can agree
-read_known           the same as they are given
 statistics           sums, means, deviations, histograms and quantiles, by group
-statistic_plans      what is measured for them, at what cost, with what errors
-statistic_budget     how they share a budget with tables, and what reads records
-measured_statistic   what was measured: numbers to publish, and words on them
+statistic_plans      what is measured for them, their parts of the budget, what came out
 result               tables with intervals, a statement, files, and synthetic records
-synthetic            raw values of cells, for synthetic records
 statement            what released tables say of themselves, for people and machines
 published            a folder of released tables, with its evidence
 files                csv with metadata, a workbook, a page with charts

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, reduce
+from itertools import product
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -24,6 +25,9 @@ from mmech.tables.field import (
 from mmech.tables.levels import Chain, subsets_of
 from mmech.tables.norm_tails import set_law
 
+SWEEPS = 25
+"""Sweeps that fit a table that was not measured to those that tell of it."""
+
 LISTED = 2**24
 """Most coefficients of noise of a table with closed cells that are listed."""
 
@@ -41,8 +45,6 @@ class Intervals(Field):
         Measure marginals, in steps: single attributes first.
     known, closed, chain
         As in `Field`.
-    part : collection of tuple of int, optional
-        The tables that count, of those that are measured.
 
     Attributes
     ----------
@@ -56,15 +58,9 @@ class Intervals(Field):
         known: Mapping[Subset, Any] = {},
         closed: Mapping[Subset, Any] = {},
         chain: Chain = FLAT,
-        part: Collection[Subset] | None = None,
     ) -> None:
         form: Any = mechanisms[0].released.form  # of marginals, these are `Marginals`
-        measured = [
-            table
-            for of in mechanisms
-            for table in measured_by(of)
-            if part is None or table.subset in part
-        ]
+        measured = [table for of in mechanisms for table in measured_by(of)]
         super().__init__(form.domain_shape, measured, known, closed, chain)
         self._law = mechanisms[0].law
         self._laws: dict[Subset, Errors] = {}
@@ -286,83 +282,129 @@ class Intervals(Field):
 
 
 class Apart(Intervals):
-    """Intervals of parts of tables, each with a least squares of its own.
+    """Intervals of tables, each told by the tree of the hierarchy that tells it best.
 
-    A table has those of the part that tells it best.
+    Beside a tree, levels of other hierarchies are attributes like any other.
 
     Parameters
     ----------
     mechanism : MatrixMechanism
-    parts : sequence of (Chain, sequence of tuple of int)
-        Tables that are measured, each in one part, with the hierarchy of the part.
     chain : Chain
         All hierarchies.
     """
 
-    def __init__(
-        self,
-        mechanism: MatrixMechanism,
-        parts: Sequence[tuple[Chain, Sequence[Subset]]],
-        chain: Chain,
-    ) -> None:
-        self.steps = [
-            Intervals([mechanism], chain=alone, part=tables) for alone, tables in parts
-        ]
+    def __init__(self, mechanism: MatrixMechanism, chain: Chain) -> None:
+        self.steps = [Intervals([mechanism], chain=tree) for tree in chain.apart]
         self.chain, self.sizes = chain, self.steps[0].sizes
-        self.measured = tuple(measured_by(mechanism))
-        self._best: dict[Subset, int] = {}
+        self.measured = self.steps[0].measured
+        self._told: dict[Subset, tuple[int, Subset] | None] = {}
+
+    def told(self, subset: Subset) -> tuple[int, Subset] | None:
+        """Return the tree that tells a table best, or one of its parts, and which.
+
+        None where no table that is measured adds up to it.
+        """
+        if subset not in self._told:
+            levels, others = self.chain.places(subset)
+            tables, parts = [m.subset for m in self.measured], [subset]
+            for table in () if subset in tables else tables:
+                deep, held = self.chain.places(table)
+                below = all(k >= level for k, level in zip(deep, levels, strict=True))
+                parts += [table] * (below and {*others} <= {*held})
+            errors = {
+                (k, part): tree.node_variances(part).mean() * self._cells(part)
+                for part in parts
+                for k, tree in enumerate(self.steps)
+                if tree.measures(part)
+            }
+            self._told[subset] = min(errors, key=errors.__getitem__, default=None)
+        return self._told[subset]
 
     def step(self, subset: Subset) -> int:
-        """Return the part that a table is told by."""
-        if subset not in self._best:
-            errors = [
-                part.node_variances(subset).mean() if part.measures(subset) else np.inf
-                for part in self.steps
-            ]
-            self._best[subset] = int(np.argmin(errors))
-        return self._best[subset]
+        """Return the tree that a table is told by."""
+        told = self.told(subset)
+        assert told is not None
+        return told[0]
 
     def measures(self, subset: Subset) -> bool:
-        """Return whether tables of a part add up to one."""
-        return any(part.measures(subset) for part in self.steps)
+        """Return whether a table that is measured adds up to one."""
+        return self.told(subset) is not None
+
+    def margins(self, subset: Subset) -> list[tuple[Subset, Integers]]:
+        """Return tables that tell together of one that none tells, finest first.
+
+        Each with the cell of it that holds every cell of the table.
+        """
+        levels, others = self.chain.places(subset)
+        axes: list[tuple[Subset, ...]] = [
+            ((), *((i,) for i in hierarchy.axes[:level]))
+            for hierarchy, level in zip(self.chain.all, levels, strict=True)
+        ]
+        axes += [((), (i,)) for i in others]
+        found: dict[Subset, Any] = {}
+        for places in sorted(product(*(range(len(a)) for a in axes)), key=sum)[::-1]:
+            each = zip(axes, places, strict=True)
+            table = tuple(sorted(sum((a[k] for a, k in each), ())))
+            finer = (np.greater_equal(other, places).all() for other in found.values())
+            if self.measures(table) and not any(finer):
+                found[table] = places
+        return [(table, self.cells_above(subset, table)) for table in found]
 
     def estimate(self, values: Any) -> Any:
-        """Return the tables of least error of each part."""
-        array = np.asarray(values, np.float64)
-        cells = [self._cells(table.subset) for table in self.measured]
-        tables = np.split(array, np.cumsum(cells)[:-1])
-        solutions = []
-        for part in self.steps:
-            held = {table.subset for table in part.measured}
-            each = zip(self.measured, tables, strict=True)
-            noisy = np.concatenate([table for m, table in each if m.subset in held])
-            solutions.append(part.estimate(noisy))
-        return ApartSolution(self, solutions)
+        """Return the tables of least error of each tree."""
+        return ApartSolution(self, [tree.estimate(values) for tree in self.steps])
 
     def law(self, subset: Subset) -> Errors:
         """Return the laws of errors of a table."""
         return self.steps[self.step(subset)].law(subset)
 
     def spread(self, subset: Subset) -> float:
-        """Return the mean variance of errors."""
-        return self.steps[self.step(subset)].spread(subset)
+        """Return the mean variance of errors, or what it is about."""
+        told, cells = self.told(subset), self._cells(subset)
+        if told is not None:
+            k, part = told
+            return self.steps[k].spread(part) * self._cells(part) / cells
+        return sum(
+            self.spread(part) * (self._cells(part) / cells) ** 2
+            for part, _ in self.margins(subset)
+        )
 
     def variances(self, subset: Subset) -> Floats:
         """Return the variances of all cells of a table."""
         return self.steps[self.step(subset)].variances(subset)
 
     def contrast_variance(self, subset: Subset) -> float:
-        """Return the mean variance of a contrast."""
-        return self.steps[self.step(subset)].contrast_variance(subset)
+        """Return the mean variance of a contrast, or of a cell where parts add up."""
+        told = self.told(subset)
+        if told is None or told[1] != subset:
+            return self.spread(subset)
+        return self.steps[told[0]].contrast_variance(subset)
 
 
 class ApartSolution(NamedTuple):
-    """Estimates of tables, each by the part that tells it best."""
+    """Estimates of tables, each by the tree that tells it best."""
 
     field: Apart
-    parts: Sequence[Solution]
+    trees: Sequence[Solution]
 
     def marginal(self, attributes: Any) -> Floats:
         """Return a table in C order of its attributes, (cells,)."""
-        subset = tuple(attributes)
-        return self.parts[self.field.step(subset)].marginal(subset)
+        subset, field = tuple(attributes), self.field
+        told, cells = field.told(subset), field._cells(subset)
+        if told is not None:
+            k, part = told
+            table = self.trees[k].marginal(part)
+            if part == subset:
+                return table
+            added = np.bincount(field.cells_above(part, subset), table, cells)
+            return added.astype(np.float64)
+        table = np.ones(cells)
+        margins = [
+            (above, np.maximum(self.marginal(part), 0.0))
+            for part, above in field.margins(subset)
+        ]
+        for _ in range(SWEEPS):  # proportional fitting
+            for above, margin in margins:
+                sums = np.bincount(above, table, margin.size)
+                table *= (margin / np.where(sums > 0, sums, 1.0))[above]
+        return table

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from mmech.error.result import StrategyResult
 from mmech.noise import OF_CURRENCY
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
-from mmech.tables.levels import Chain, Tree, apart, subsets_of, within
+from mmech.tables.levels import Chain, Tree, subsets_of, within
 
 ITERATIONS, TOLERANCE = 300, 1e-6
 """Limits of the search for the weights of tables."""
@@ -74,7 +73,9 @@ def _weighted(
             others = [e[a] for e, a in zip(errors, places, strict=True)]
             others[k] = per_cell
             factors = np.bincount(places[k], np.prod(others, axis=0)).astype(float)
-            best = _least_error(hierarchy, sizes, list(part), factors, law.power, least)
+            best = _least_error(
+                [hierarchy], sizes, list(part), factors, law.power, least
+            )
             weights[k], errors[k], steps = best[0], best[1], steps + best[2]
     products = reduce(np.multiply.outer, weights).ravel().tolist()
     squares = np.prod([e[a] for e, a in zip(errors, places, strict=True)], axis=0)
@@ -91,39 +92,41 @@ def _weighted(
     return result, float(squares @ per_cell)
 
 
-def separate_strategy(
+def hierarchies_strategy(
     chain: Chain, sizes: Sequence[int], subsets: Sequence[Subset], currency: str
 ) -> StrategyResult:
-    """Return tables that are measured together, or by hierarchy where that is better.
+    """Return what is measured for levels of several hierarchies: the better of two.
 
-    Parts by hierarchy have the shares of the budget with the least sum of errors, and
-    each has a least squares of its own. Parameters are those of `level_strategy`.
+    Either products of all their levels, as `level_strategy` has them, or the tables
+    that are asked for alone. In these every table is told by the tree of one hierarchy,
+    beside which levels of the others are attributes like any other. Parameters are
+    those of `level_strategy`.
     """
     joint, least = _weighted(chain, sizes, subsets, currency)
-    parts, law = apart(chain, subsets), OF_CURRENCY[currency]
-    if len(parts) < 2:
+    if {*chain.measured(subsets)} == {*subsets} or max(map(len, subsets)) > 2:
         return joint
-    results = [_weighted(hierarchy, sizes, part, currency) for hierarchy, part in parts]
-    shares = np.array([error for _, error in results]) ** (1 / (4 - law.power))
-    if float(shares.sum()) ** (4 - law.power) >= least:
+    law = OF_CURRENCY[currency]
+    per_cell = np.array([1 / product_of(sizes[i] for i in s) for s in subsets])
+    ways = [chain.apart, *([tree] for tree in chain.apart)]
+    weights, errors, steps = min(
+        (_least_error(w, sizes, subsets, per_cell, law.power, LEAST) for w in ways),
+        key=lambda found: float(found[1] @ per_cell),
+    )
+    if float(errors @ per_cell) >= least:
         return joint
-    shares = (shares / shares.sum()) ** (1 / law.power)
-    weights: dict[Subset, float] = {}
-    loss = 0.0
-    for (result, _), share in zip(results, shares.tolist(), strict=True):
-        of_part: Any = result.strategy
-        weights |= {s: w * share for s, w in of_part.weights.items()}
-        loss += result.loss / share**2
     return replace(
         joint,
-        strategy=Marginals(tuple(sizes), weights),
-        loss=loss,
-        message="weights of tables by hierarchy, each with a share of its own",
+        strategy=Marginals(
+            tuple(sizes), dict(zip(subsets, weights.tolist(), strict=True))
+        ),
+        loss=float(errors.sum()),
+        n_iter=steps,
+        message="weights of tables, each told by the levels of one hierarchy",
     )
 
 
 def _least_error(
-    chain: Chain,
+    trees: Sequence[Chain],
     sizes: Sequence[int],
     subsets: Sequence[Subset],
     factors: Floats,
@@ -132,19 +135,25 @@ def _least_error(
 ) -> tuple[Floats, Floats, int]:
     """Return the weights of tables with the least weighted sum of errors.
 
-    Their errors follow, and the number of steps. `factors` are the weights in the
-    sum.
+    Their errors follow, each by the tree that tells it best, and the number of steps.
+    `factors` are the weights in the sum.
     """
     weights, losses = np.ones(len(subsets)), [np.inf]
+    best = np.zeros(len(subsets), np.int64)
     for _ in range(ITERATIONS):
         weights = np.maximum(weights / weights.sum(), least)
         weights /= np.linalg.norm(weights, norm)
-        errors, pulls = _errors_and_pulls(
-            chain, sizes, subsets, np.square(weights), factors
-        )
+        squares = np.square(weights)
+        each = [
+            _errors_and_pulls(tree, sizes, subsets, squares, (best == k) * factors)
+            for k, tree in enumerate(trees)
+        ]
+        by_tree = np.array([errors for errors, _ in each])
+        errors, best = by_tree.min(axis=0), by_tree.argmin(axis=0)
         losses.append(float(errors @ factors))
         if losses[-2] - losses[-1] <= TOLERANCE * losses[-1]:
             break
+        pulls = np.sum([pulls for _, pulls in each], axis=0)
         weights = np.power(weights**4 * pulls, 1 / 3 if norm == 1 else 1 / 4)
     return weights, errors, len(losses) - 1
 

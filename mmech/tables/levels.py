@@ -17,7 +17,9 @@ times the V of the one above.
 Every further hierarchy is measured at all of its levels beside all of these tables. Its
 levels have shares of the weight of a table, the same of each. So precisions of counts
 by the nodes of several hierarchies are Kronecker products: estimates go up and down one
-tree after another, and covariances are products, whatever the trees are.
+tree after another, and covariances are products, whatever the trees are. Where this
+costs more, only the tables that are asked for are measured, and each is told by one
+tree: beside it, levels of other hierarchies are attributes like any other.
 """
 
 from __future__ import annotations
@@ -59,6 +61,11 @@ class Chain:
     def all(self) -> tuple[Chain, ...]:
         """Return the chain, and those beside it."""
         return (self, *self.beside)
+
+    @property
+    def apart(self) -> list[Chain]:
+        """Return every one of these with none beside it."""
+        return [replace(hierarchy, beside=()) for hierarchy in self.all]
 
     @property
     def lower(self) -> set[int]:
@@ -129,22 +136,6 @@ class Chain:
                 families = [family for family in families if family not in linked]
                 families.append(set(others).union(*linked))
         return [(), *sorted(tuple(sorted(family)) for family in families)]
-
-
-def apart(chain: Chain, subsets: Sequence[Subset]) -> list[tuple[Chain, list[Subset]]]:
-    """Return tables by the hierarchy whose levels they have, or by none.
-
-    All are one group where a table has levels of several hierarchies, or there is one.
-    """
-    tables_of: dict[Subset, list[Subset]] = {}
-    for subset in subsets:
-        levels, _ = chain.places(subset)
-        which = tuple(k for k, level in enumerate(levels) if level)
-        if len(which) > 1 or not chain.beside:
-            return [(chain, list(subsets))]
-        tables_of.setdefault(which, []).append(subset)
-    alone = [replace(hierarchy, beside=()) for hierarchy in chain.all]
-    return [(alone[sum(which)], tables) for which, tables in tables_of.items()]
 
 
 def chain_of(domain: Domain, names: Sequence[str]) -> Chain | None:

@@ -19,9 +19,9 @@ from mmech.release import Measurement
 from mmech.storage.codec import read as read_file
 from mmech.storage.codec import storable, write
 from mmech.tables.field import Measured, Solution
-from mmech.tables.measured_statistic import MeasuredStatistic
 from mmech.tables.plan import TablePlan
 from mmech.tables.result import Tables
+from mmech.tables.statistic_plans import MeasuredStatistic
 from mmech.tables.steps import Steps, noise_of
 from mmech.tables.whole import settle
 from mmech.threads import one_blas_thread

@@ -8,16 +8,18 @@ of attributes are then independent given those in between.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mmech.arrays import Floats, Integers, Subset
+from mmech.domain.attribute import Attribute
 from mmech.limits import LIMITS
-from mmech.marginals.junction_tree import Clique, junction_tree
 from mmech.operators.base import product_of
 
 SWEEPS = 40
@@ -30,6 +32,72 @@ CANDIDATES = 6
 
 LEAST_INFORMATION = 1.0
 """Gain in log-likelihood, in nats, below which a table is not worth its place."""
+
+
+@dataclass(frozen=True)
+class Clique:
+    """Attributes that are listed together, sorted.
+
+    `separator` holds those in common with the clique before it in the tree.
+    """
+
+    attributes: Subset
+    separator: Subset = ()
+
+
+def junction_tree(blocks: Iterable[Subset], sizes: Sequence[int]) -> list[Clique]:
+    """Return cliques, parents first, of which one holds every block of attributes.
+
+    Attributes that are connected by blocks become one tree. An attribute that is in two
+    cliques is in all of those between them: running intersection, by which sums over
+    the tree are exact [1]_ [2]_. Cliques come from eliminating attributes one by one,
+    that with the fewest cells among its neighbours first.
+
+    References
+    ----------
+    .. [1] Lauritzen, Spiegelhalter, "Local computations with probabilities on graphical
+       structures", Journal of the Royal Statistical Society B 50(2), 1988.
+    .. [2] Koller, Friedman, "Probabilistic graphical models", 2009, Chapter 10.
+
+    Examples
+    --------
+    >>> from mmech.tables.model import junction_tree
+    >>> [c.attributes for c in junction_tree([(0, 1), (1, 2), (3,)], (2, 2, 2, 2))]
+    [(0, 1), (1, 2), (3,)]
+    """
+    found = _maximal_cliques(list(blocks), sizes)
+    waiting = sorted(found, key=sorted)
+    placed: list[Clique] = []
+    while waiting:
+        # The next one has most in common with one that is placed (Prim).
+        pairs = [(i, j) for i in range(len(waiting)) for j in range(len(placed))]
+        i, parent = max(
+            pairs,
+            key=lambda pair: len(waiting[pair[0]] & set(placed[pair[1]].attributes)),
+            default=(0, -1),
+        )
+        clique = waiting.pop(i)
+        shared = clique & set(placed[parent].attributes) if placed else set()
+        placed.append(Clique(tuple(sorted(clique)), tuple(sorted(shared))))
+    return placed
+
+
+def _maximal_cliques(blocks: list[Subset], sizes: Sequence[int]) -> list[set[int]]:
+    """Return the maximal cliques of a triangulation of the graph of blocks."""
+    near: dict[int, set[int]] = {i: set() for block in blocks for i in block}
+    for block in blocks:
+        for i, j in combinations(block, 2):
+            near[i].add(j)
+            near[j].add(i)
+    found: list[set[int]] = []
+    while near:
+        i = min(near, key=lambda a: (product_of(sizes[b] for b in near[a] | {a}), a))
+        clique = near.pop(i) | {i}
+        for j in clique - {i}:
+            near[j] = (near[j] | clique) - {i, j}
+        if not any(clique <= other for other in found):
+            found.append(clique)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,3 +293,51 @@ def draw_codes(model: TableModel, n: int, rng: Any) -> Integers:
             codes[dealt, i] = cells % sizes[i]
             cells = cells // sizes[i]
     return codes
+
+
+def raw_values(
+    attribute: Attribute, codes: Integers, rng: np.random.Generator
+) -> dict[str, NDArray[Any]]:
+    """Return raw values of cells by column.
+
+    Numbers and dates are drawn within their bins.
+    """
+    if attribute.kind in ("categorical", "ordinal"):
+        return attribute._shown(codes)
+    return {attribute.name: _drawn(attribute, codes, rng)}
+
+
+def _drawn(
+    attribute: Attribute, codes: Integers, rng: np.random.Generator
+) -> NDArray[Any]:
+    if attribute.kind == "date":
+        days = attribute._first_days()
+        place = np.minimum(codes, len(days) - 2)
+        texts = rng.integers(days[place], days[place + 1]).astype("M8[D]").astype(str)
+        return np.where(codes > len(days) - 2, "?", texts)
+    cuts = attribute.cut_points
+    first = attribute.lower if attribute.lower is not None else _beyond(cuts, 0)
+    last = attribute.upper if attribute.upper is not None else _beyond(cuts, -1)
+    edges = np.array([first, *cuts, last])
+    place = np.minimum(codes, len(cuts))  # any place for the cell without a number
+    low, high, share = edges[place], edges[place + 1], rng.random(len(codes))
+    numbers = high - share * (high - low)
+    if attribute.integer:  # the least whole number of a bin is above its open end
+        least = np.where(place == 0, np.ceil(low), np.floor(low) + 1)
+        whole = least + np.floor(share * (np.floor(high) - least + 1))
+        numbers = np.where(np.floor(high) >= least, whole, numbers)
+    # Rounding must not take a number to the open end of its bin, which is another's.
+    numbers = np.where(numbers <= low, np.where(place == 0, low, high), numbers)
+    if attribute.integer and (numbers % 1 == 0).all():
+        numbers = numbers.astype(np.int64)
+    if attribute.other is None:
+        return numbers
+    mixed = numbers.astype(object)
+    mixed[codes > len(cuts)] = "?"
+    return mixed
+
+
+def _beyond(cuts: tuple[float, ...], end: int) -> float:
+    """Return a bound for an open bin, as far off as the next one is wide."""
+    width = 1.0 if len(cuts) < 2 else abs(cuts[end] - cuts[1 if end == 0 else -2])
+    return cuts[end] - width if end == 0 else cuts[end] + width

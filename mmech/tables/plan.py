@@ -35,8 +35,8 @@ from mmech.tables.columns import OF_TABLES
 from mmech.tables.field import FLAT
 from mmech.tables.intervals import Apart, Intervals
 from mmech.tables.known import Known, what_is_known
-from mmech.tables.level_weights import level_strategy, separate_strategy
-from mmech.tables.levels import Chain, apart, chain_of
+from mmech.tables.level_weights import hierarchies_strategy, level_strategy
+from mmech.tables.levels import Chain, chain_of
 from mmech.tables.statistic_plans import StatisticPlan
 from mmech.tables.statistics import Statistic
 from mmech.tables.whole import divided_tables, topmost_tables
@@ -210,19 +210,18 @@ class TablePlan:
         return MatrixMechanism(workload, self.strategy, **options, **paid)
 
     @property
-    def parts(self) -> list[tuple[Chain, list[Subset]]]:
-        """Tables by hierarchy, where each has noise and estimates of its own."""
-        parts = [] if self.chain is None else apart(self.chain, self.subsets)
-        weights = getattr(self.strategy.strategy, "weights", {})
-        several = len(parts) > 1 and {*weights} == {*self.subsets}
-        return parts if several else []
+    def told_apart(self) -> bool:
+        """Whether each table is told by one hierarchy: no others are measured."""
+        weights = {*getattr(self.strategy.strategy, "weights", {})}
+        together = {*self.chain.measured(self.subsets)} if self.chain else weights
+        return together != weights
 
     @cached_property
     def noise(self) -> Intervals:
         """The law of the errors of the tables; in steps, if all are measured."""
         mechanism, known, closed = self.mechanism(), {}, {}
-        if self.parts:
-            return Apart(mechanism, self.parts, self.chain or FLAT)
+        if self.chain and self.told_apart:
+            return Apart(mechanism, self.chain)
         if self.known is not None:
             known = dict(self.known.tables)
             form: Any = mechanism.released.form
@@ -352,7 +351,7 @@ def make_plan(
         upper = axes.select(names[: len(names) - len(lower)])
         facts = what_is_known(known or {}, impossible, upper, flat)
     if strategy is None and chain is not None:
-        planned = level_strategy if facts else separate_strategy
+        planned = level_strategy if facts else hierarchies_strategy
         strategy = planned(chain, axes.shape, subsets, currency)
     if strategy is None:  # plans of one choice are equal: without seconds
         chosen = _strategy(axes.shape, subsets, currency, callback, facts)

@@ -31,7 +31,7 @@ from mmech.tables.files import file_names
 from mmech.tables.measured import MeasuredTables
 from mmech.tables.plan import TablePlan, make_plan, read_domain
 from mmech.tables.result import Tables
-from mmech.tables.statistic_budget import ReadDomain, listed, plan_statistics
+from mmech.tables.statistic_plans import ReadDomain, listed, plan_statistics
 from mmech.tables.statistics import Statistic
 from mmech.tables.steps import check_budget, measure_in_steps
 from mmech.tables.whole import settle

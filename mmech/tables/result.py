@@ -26,14 +26,13 @@ from mmech.tables.field import Solution
 from mmech.tables.files import check_excel
 from mmech.tables.intervals import Intervals
 from mmech.tables.known import margin
-from mmech.tables.measured_statistic import MeasuredStatistic
+from mmech.tables.model import raw_values
 from mmech.tables.plan import TablePlan
 from mmech.tables.published import write_folder
 from mmech.tables.statement import facts_of, statement_of
-from mmech.tables.statistic_plans import StatisticPlan
+from mmech.tables.statistic_plans import MeasuredStatistic, StatisticPlan
 from mmech.tables.statistics import Statistic, TableCounts
 from mmech.tables.steps import Steps
-from mmech.tables.synthetic import raw_values
 from mmech.tables.whole import ROUNDING, Counts
 from mmech.terminal import printable
 from mmech.threads import one_blas_thread

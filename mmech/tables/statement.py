@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mmech import __version__
 from mmech.noise import LAWS
 from mmech.privacy.answers import at_deltas
-from mmech.tables.statistic_budget import unequal
+from mmech.tables.statistic_plans import unequal
 from mmech.tables.steps import Steps
 
 if TYPE_CHECKING:

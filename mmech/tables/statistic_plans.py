@@ -1,8 +1,9 @@
-"""What is measured for a statistic, and the errors to expect; holds no records."""
+"""What is measured for statistics: plans, parts of the budget, and noisy numbers."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -12,26 +13,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.arrays import Floats, Integers, Subset
-from mmech.checks import magnitude
+from mmech.checks import check_choice, check_epsilon, magnitude
 from mmech.domain.attribute import Attribute
+from mmech.domain.dates import day_values
 from mmech.domain.discretise import fine_grid, number_text
 from mmech.domain.domain import Domain
+from mmech.domain.frames import read_table
+from mmech.domain.values import number_values
 from mmech.exceptions import ParameterError
 from mmech.families.separable import Prefix
 from mmech.limits import LIMITS
+from mmech.marginals.counts import Counts
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import OF_CURRENCY, Law
+from mmech.noise.system import Rng
 from mmech.noise.tails import ErrorLaw, error_law
 from mmech.operators.base import QueryMatrix, product_of
+from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
-from mmech.release import Measurement
+from mmech.release import Measurement, ledger_or_own
 from mmech.session import Session
 from mmech.storage.codec import storable
 from mmech.strategies import optimize
-from mmech.tables.field import FLAT, VARIANCE_FLOOR, Measured
+from mmech.tables.columns import OF_STATISTICS
+from mmech.tables.field import FLAT, VARIANCE_FLOOR, Measured, Solution
 from mmech.tables.intervals import Intervals
 from mmech.tables.levels import chain_of
-from mmech.tables.rounding import added_up
+from mmech.tables.rounding import added_up, divided
 from mmech.tables.statistics import (
     FINEST,
     Histogram,
@@ -41,7 +49,20 @@ from mmech.tables.statistics import (
     StandardDeviation,
     Statistic,
     Sum,
+    TableCounts,
 )
+
+SHARES = 1000
+"""What the least part of a budget is a part of."""
+
+NODES = np.geomspace(1 / SHARES, 1, 13)
+"""Parts of a budget at which errors are computed, and interpolated between."""
+
+TINY, HUGE = 1e-300, 1e30
+"""Squared errors in place of zero, and of noise that is too large for whole numbers."""
+
+
+# ---- plans -----------------------------------------------------------------------
 
 
 @storable("StatisticPlan", version=3)
@@ -457,3 +478,428 @@ def _cumulative(n: int, privacy: str) -> QueryMatrix:
     """Return what measures n cumulative counts, at any cost."""
     template = {"pure": "hierarchy", "zcdp": "spectral"}[privacy]
     return optimize(Prefix(n), template=template, privacy=privacy).strategy
+
+
+# ---- noisy numbers ---------------------------------------------------------------
+
+
+@storable("MeasuredStatistic")
+@dataclass(frozen=True, eq=False)
+class MeasuredStatistic:
+    """Noisy numbers of a statistic; it may be published.
+
+    Attributes
+    ----------
+    plan : StatisticPlan
+    measurement : Measurement
+    n_records : int or None
+        Number of records, where it is public.
+    """
+
+    plan: StatisticPlan
+    measurement: Measurement
+    n_records: int | None = None
+
+    @property
+    def distances(self) -> tuple[Floats, Floats]:
+        """Noisy distances A and B from both bounds, (k,) each."""
+        noisy = self.measurement.values.astype(np.float64)
+        if self.plan.squared:
+            above, below = (noisy[::2] + noisy[1] / 2) / self.plan.n_steps
+            return above, below
+        if self.n_records is None:
+            return noisy[0], noisy[1]
+        total = float(self.plan.n_steps * self.n_records)
+        return (total + noisy) / 2, (total - noisy) / 2
+
+    @cached_property
+    def sums(self) -> tuple[Solution, dict[Subset, Integers]]:
+        """Unbiased sums by themselves, and whole ones that add up, in steps."""
+        plan, whole = self.plan, dict[Subset, Integers]()
+        estimate = plan.errors_of_sums.estimate(self.measurement.values[0])
+        sign = -1 if plan.upper <= 0 else 1
+        free = plan.lower < 0 < plan.upper
+        for table in reversed(plan.tables):
+            unbiased = sign * estimate.marginal(table)
+            if whole:
+                over, sums = next(reversed(whole.items()))
+                parents = plan.errors_of_sums.cells_above(table, over)
+                rounded = divided(unbiased, parents, sums, free=free)
+            else:
+                rounded = np.rint(unbiased if free else np.maximum(unbiased, 0))
+            whole[table] = rounded.astype(np.int64)
+        return estimate, {table: sign * sums for table, sums in whole.items()}
+
+    @property
+    def counted(self) -> tuple[Floats, float] | None:
+        """Unbiased numbers of records, (k,), and their variance, if they are held."""
+        plan = self.plan
+        if not isinstance(plan.statistic, Ratio) or plan.alone or plan.total_is_public:
+            return None
+        weights = np.array(plan.of_distances(1 / plan.n_steps, 1 / plan.n_steps))
+        variance = plan.law.variance(plan.parameter) * float(weights @ weights)
+        above, below = self.distances
+        return (above + below) / plan.n_steps, variance
+
+    def numbers(self, counts: TableCounts) -> Floats:
+        """Return numbers of records, (k,), by what tables count, too."""
+        total = sum(self.distances) / self.plan.n_steps
+        if self.counted is not None and counts.estimate is not None:
+            ours, theirs = self.counted[1], max(counts.variance, VARIANCE_FLOOR)
+            total += ours / (theirs + ours) * (counts.estimate - total)
+        return np.asarray(total)
+
+    def means(self, counts: TableCounts) -> tuple[Floats, Integers]:
+        """Return means, (k,), and how many records they are of, as published."""
+        plan, (above, below) = self.plan, self.distances
+        total = self.numbers(counts)
+        some = total > 0
+        share = (above - below) / (2 * plan.n_steps * np.where(some, total, np.inf))
+        number = counts.published
+        if number is None:
+            number = np.maximum(np.rint(total), 0).astype(np.int64)
+        return plan.at(np.clip(0.5 + share, 0, 1)), number
+
+    def columns(
+        self,
+        level: float,
+        counts: TableCounts | None = None,
+        statistic: Statistic | None = None,
+    ) -> dict[str, NDArray[Any]]:
+        """Return a column per attribute of the groups, and those of a statistic."""
+        plan, statistic = self.plan, statistic or self.plan.statistic
+        values = statistic.columns(self, level, counts or TableCounts())
+        axes = plan.axes(statistic)
+        shape = [plan.sizes[i] for i in axes]
+        rows = np.arange(len(values["lower"])).reshape(*shape, -1)
+        turned = [axes.index(plan.names.index(name)) for name in statistic.by]
+        rows = rows.transpose(*turned, -1)
+        levels = dict(zip(plan.levels.names, plan.levels.attributes, strict=True))
+        groups: dict[str, NDArray[Any]] = {}
+        for name, nodes in zip(statistic.by, np.indices(rows.shape), strict=False):
+            groups |= levels[name]._shown(nodes.ravel())
+        return groups | {name: each[rows.ravel()] for name, each in values.items()}
+
+    @property
+    def _range(self) -> tuple[str, str, str]:
+        """Bounds and step as text."""
+        plan = self.plan
+        low, high, step = map(number_text, (plan.lower, plan.upper, plan.step))
+        if plan.is_date:
+            low, high = _texts([plan.lower, plan.upper]).tolist()
+        return low, high, step
+
+    @property
+    def words(self) -> str:
+        """What becomes of numbers, in a sentence."""
+        plan, (low, high, step) = self.plan, self._range
+        cut = "cut into" if isinstance(plan.statistic, Histogram) else "rounded to"
+        steps = f"steps of {step}" + " days" * plan.is_date
+        if plan.uneven:
+            steps = f"{plan.n_steps} steps that are finer near zero"
+        adding = "; those of larger groups are sums of the others"
+        return (
+            f"{plan.title}: numbers are clipped to the range {low} to {high}, and "
+            f"{cut} {steps}{adding * (len(plan.tables) > 1)}."
+        )
+
+    @property
+    def facts(self) -> list[dict[str, Any]]:
+        """The same for machines, of every statistic."""
+        plan, entry = self.plan, self.measurement.entry
+        low, high = self._range[:2] if plan.is_date else (plan.lower, plan.upper)
+        facts = {
+            "lower": low,
+            "upper": high,
+            "step": None if plan.uneven else plan.step,
+            "cost": str(plan.cost),
+            "noise": entry.kind,
+            "sensitivity": entry.sensitivity,
+        }
+        return [
+            {
+                "statistic": str(one),
+                "by": list(one.by),
+                **facts,
+                "measured_with": [str(o) for o in plan.statistics if o is not one],
+            }
+            for one in plan.statistics
+        ]
+
+    def with_note(
+        self,
+        name: str,
+        numbers: Floats,
+        low: Floats,
+        high: Floats,
+        bounds: tuple[float, float] | None = None,
+    ) -> dict[str, NDArray[Any]]:
+        """Return values and intervals, and what to say.
+
+        Where an interval is the whole range, nothing is known of a value.
+        """
+        plan = self.plan
+        least, most = bounds or (plan.lower, plan.upper)
+        ends = low <= least, high >= most
+        empty, some = np.logical_and(*ends), np.logical_or(*ends)
+        words = "too few records for the noise: any value within the bounds is possible"
+        note = "the interval includes half a step of rounding" if plan.half else ""
+        both = [note] if note else []
+        if isinstance(plan.statistic, Quantiles):  # others have no number at a bound
+            both.append("numbers beyond a bound count as the bound")
+        values: list[NDArray[Any]] = [np.where(empty, np.nan, numbers), low, high]
+        if plan.is_date:
+            days = np.rint(numbers), np.floor(low), np.ceil(high)
+            values = [*map(_texts, days)]
+            values[0] = np.where(empty, "", values[0])
+        return {
+            **dict(zip((name, "lower", "upper"), values, strict=True)),
+            "note": np.select([empty, some], [words, "; ".join(both)], note),
+        }
+
+
+def _texts(days: Any) -> NDArray[Any]:
+    """Return dates as text, such as "2026-01-31", from days since 1970-01-01."""
+    return np.datetime_as_string(np.asarray(days, np.int64).astype("M8[D]"))
+
+
+# ---- parts of the budget ---------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False)
+class ReadDomain(Domain):
+    """A domain whose codes are followed by the places of numbers, one per statistic.
+
+    Parameters
+    ----------
+    plans : tuple of StatisticPlan
+        Attributes of the domain in all of them.
+    """
+
+    plans: tuple[StatisticPlan, ...] = ()
+
+    def _encode(
+        self,
+        X: Any,
+        columns: Iterable[str] | None,
+        *,
+        narrow: bool,
+        first_row: int = 0,
+        **policies: str,
+    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        codes, keep = super()._encode(
+            X, columns, narrow=narrow, first_row=first_row, **policies
+        )
+        table = read_table(X, columns)
+        columns_of = list(codes.T)
+        for plan in self.plans:
+            i = self.names.index(plan.statistic.name)
+            (where,), _ = table.locate([plan.statistic.name], self._noun)
+            column = table.column(where)
+            if plan.is_date:  # a period by its name stands at its first day
+                days, _, named = day_values(column)
+                first = self.attributes[i]._first_days()
+                starts = first.take(codes[:, i], mode="clip")  # records to drop, too
+                numbers = np.where(named, starts, days)
+            else:
+                numbers, _ = number_values(column)
+            none = np.isnan(numbers) | (codes[:, i] == self.attributes[i].other_code)
+            places = plan.statistic.places(plan, np.where(none, 0.0, numbers))
+            columns_of.append(np.where(none, plan.n_steps + 1, places))
+        return np.stack(columns_of).T, keep
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of values of every code."""
+        return (*self.shape, *(plan.n_steps + 2 for plan in self.plans))
+
+    def measure(
+        self, records: Counts, plan: Any, ledger: PrivacyLedger | None, noise: Rng
+    ) -> Iterator[MeasuredStatistic]:
+        """Return what measures the statistics, one after another; not the tables.
+
+        This domain has encoded the records. A ledger that does not cover statistics and
+        tables is charged for neither.
+        """
+        held = ledger_or_own(ledger, self.plans[0].law, plan.relation)
+        held.check_relation(plan.relation)
+        held.check(plan.total_cost, currency=plan.currency)
+        session, codes = Session(held, noise), records._codes
+
+        def rows(by: Any, j: int) -> NDArray[Any]:
+            distinct = np.column_stack([self.at_levels(codes, by), codes[:, j]])
+            return np.repeat(distinct, records._multiplicities, axis=0)
+
+        return (
+            MeasuredStatistic(p, *p.measure(session, rows(p.statistic.by, j)))
+            for j, p in enumerate(self.plans, len(self.names))
+        )
+
+
+def listed(statistics: Any) -> list[Statistic]:
+    """Return statistics as a list, or raise."""
+    several = list(statistics) if isinstance(statistics, Iterable) else [statistics]
+    for statistic in several:
+        if not isinstance(statistic, Statistic):
+            raise TypeError(
+                "statistics must be Mean, Sum, StandardDeviation, Histogram or "
+                f"Quantiles, got {type(statistic).__name__}"
+            )
+    return several
+
+
+def plan_statistics(
+    statistics: Sequence[Statistic], domain: Domain, tables: Any, share: Any = None
+) -> tuple[ReadDomain, Fraction]:
+    """Check statistics, and split the budget between them and count tables.
+
+    Shares make the sum of expected squared errors least: over all tables, of an average
+    cell, and all statistics, of an average number in records. Sums and means of one
+    number by the same groups, with the same bounds and steps, are one measurement.
+
+    Parameters
+    ----------
+    statistics : sequence of Statistic
+    domain : Domain
+    tables : TablePlan
+        Of the count tables, with the whole budget.
+    share : float, str or Fraction, default=None
+        What part of the budget these have; ``None`` is the best one.
+
+    Returns
+    -------
+    ReadDomain
+        What reads all records, with a plan of every statistic.
+    Fraction
+        What is left for the tables.
+    """
+    currency, cost, relation = tables.currency, tables.cost, tables.relation
+    plans: dict[Any, StatisticPlan] = {}
+    for statistic in statistics:
+        names = (statistic.name, *statistic.by)
+        for name in names:
+            check_choice(name, f"an attribute of the {statistic}", tuple(domain.levels))
+        owners = [domain.levels[name] for name in names]
+        taken = {c for a in domain.attributes if a.name in owners for c in a.columns}
+        if len(set(owners)) < len(owners) or OF_STATISTICS & {*names, *taken}:
+            raise ParameterError(
+                "by",
+                f"of the {statistic} must name other attributes, each once, and none "
+                "that is called like a column of the statistic",
+                list(statistic.by),
+            )
+        part = domain.select(owners)
+        all_count = not tables.drops and part.attributes[0].other_code is None
+        plan = StatisticPlan(statistic, part, currency, cost, relation, all_count)
+        key: Any = str(statistic)
+        if isinstance(statistic, Ratio):
+            key = statistic.name, frozenset(statistic.by)
+            key = *key, plan.lower, plan.upper, plan.shared_step
+        if key in plans:
+            plan = replace(plans[key], also=(*plans[key].also, statistic))
+        plans[key] = plan
+    if len({str(statistic) for statistic in statistics}) < len(statistics):
+        raise ParameterError("statistics", "must name each statistic once")
+    together = _that_add_up([*plans.values()])
+    costs = _costs([*together, tables], share, cost)
+    paid = [replace(plan, cost=c) for plan, c in zip(together, costs, strict=False)]
+    for plan in paid:
+        plan.check_noise()
+    used = {name for plan in paid for name in plan.domain.names}
+    used -= {*tables.domain.names}
+    added = [attribute for attribute in domain.attributes if attribute.name in used]
+    reading = ReadDomain(
+        (*tables.domain.attributes, *added),
+        name=domain.name,
+        read_from_records=domain.read_from_records,
+        plans=tuple(paid),
+    )
+    return reading, costs[-1]
+
+
+def _that_add_up(plans: Sequence[StatisticPlan]) -> list[StatisticPlan]:
+    """Return plans with sums together whose groups are made of those of each other."""
+    together: list[StatisticPlan] = []
+    for plan in sorted(plans, key=lambda plan: -plan.n_groups):
+        for i, finer in enumerate(together):
+            if finer.adds_up_to(plan):
+                together[i] = replace(finer, also=(*finer.also, *plan.statistics))
+                break
+        else:
+            together.append(plan)
+    order = [statistic for plan in plans for statistic in plan.statistics]
+    return sorted(together, key=lambda plan: min(map(order.index, plan.statistics)))
+
+
+def _costs(plans: Sequence[Any], share: Any, cost: Fraction) -> list[Fraction]:
+    """Return the costs of statistics and, at the end, of tables.
+
+    What has no share of its own gets the best part of what is left.
+    """
+    shares = [sum(s.share or Fraction() for s in p.statistics) for p in plans[:-1]]
+    shares.append(Fraction() if share is None else check_epsilon(share, "share"))
+    free, left = [i for i, part in enumerate(shares) if not part], 1 - sum(shares)
+    if left < 0 or (left == 0) != (not free):
+        raise ParameterError(
+            "share",
+            "must add up to 1 over the tables and all statistics, or to less where "
+            "some have none",
+            str(1 - left),
+        )
+    if free:
+        at = [replace(plans[i], cost=cost * left) for i in free]
+        for i, weight in zip(free, _weights(at), strict=True):
+            shares[i] = left * Fraction(weight, SHARES)
+    return [cost * part for part in shares]
+
+
+def unequal(plans: Sequence[StatisticPlan]) -> list[str]:
+    """Say which sums and means are not made of the same noisy numbers, but could be."""
+    alike: dict[Any, list[str]] = {}
+    for statistic in (plan.statistic for plan in plans):
+        if isinstance(statistic, Ratio):
+            key = statistic.name, frozenset(statistic.by)
+            alike.setdefault(key, []).append(str(statistic))
+    words = "bounds or steps differ, so that each is measured by itself, and they need"
+    sentences = [(titles, f"{words} not agree") for titles in alike.values()]
+    sums: dict[str, list[str]] = {}
+    for plan in plans:
+        first = [each for each in plan.statistics if type(each) is Sum][:1]
+        if first:
+            sums.setdefault(first[0].name, []).append(str(first[0]))
+    words = "each is measured by itself, so that their totals need not agree"
+    sentences += [(titles, words) for titles in sums.values() if len({*titles}) > 1]
+    return [
+        f"{', '.join(titles)}: {words}"
+        for titles, words in sentences
+        if len(titles) > 1
+    ]
+
+
+def _weights(plans: Sequence[Any]) -> list[int]:
+    """Return parts of the budget in `SHARES`, each at least one.
+
+    Errors fall with the budget, the less the more of it there is: so each part goes to
+    the plan that gains most by it. Noise is whole, and its variance is no power of the
+    budget: the law of each share says what is gained.
+    """
+    from scipy.interpolate import PchipInterpolator
+
+    gains: list[Any] = []
+    for plan in plans:
+        errors = np.log([_squared(plan, share) for share in NODES])
+        curve = PchipInterpolator(np.log(NODES), errors)
+        squared = np.exp(curve(np.log(np.arange(1, SHARES + 1) / SHARES)))
+        gains.append(np.minimum.accumulate(-np.diff(squared)))
+    best = np.argsort(-np.concatenate(gains), kind="stable")[: SHARES - len(plans)]
+    parts = np.bincount(best // (SHARES - 1), minlength=len(plans)) + 1
+    return [int(part) for part in parts]
+
+
+def _squared(plan: Any, share: float) -> float:
+    """Return the squared error of a plan with a share of its cost, or a huge one."""
+    try:
+        at = replace(plan, cost=plan.cost * Fraction(share))
+        return max(at.squared_error, TINY)
+    except ValueError:  # the noise does not fit
+        return HUGE / share**2

@@ -83,8 +83,7 @@ from mmech.noise.tails import SLACK, error_law
 from mmech.storage.codec import storable
 
 if TYPE_CHECKING:
-    from mmech.tables.measured_statistic import MeasuredStatistic
-    from mmech.tables.statistic_plans import StatisticPlan
+    from mmech.tables.statistic_plans import MeasuredStatistic, StatisticPlan
 
 
 LARGEST_GRID = 2**20

@@ -16,9 +16,11 @@ from mmech.audit import epsilon_lower_bound
 from mmech.privacy.neighbours import Relation
 from mmech.session import Session
 from mmech.tables import Histogram, Mean, Quantiles, StandardDeviation, Sum
-from mmech.tables.measured_statistic import MeasuredStatistic
-from mmech.tables.statistic_budget import plan_statistics
-from mmech.tables.statistic_plans import StatisticPlan
+from mmech.tables.statistic_plans import (
+    MeasuredStatistic,
+    StatisticPlan,
+    plan_statistics,
+)
 from mmech.tables.statistics import TableCounts
 
 pytestmark = pytest.mark.statistical

@@ -258,7 +258,7 @@ def test_a_domain_is_suggested_and_checked(folder, capsys):
     assert run("schema check in.csv d.json", capsys)[0] == 2
 
 
-def test_a_dry_run_says_that_hierarchies_are_measured_apart(folder, capsys):
+def test_a_dry_run_says_that_tables_are_told_by_one_hierarchy(folder, capsys):
     tree = {name: [f"{name}{i}" for i in range(8)] for name in "ABC"}
     entries = [
         {"name": n, "type": "hierarchy", "tree": tree, "levels": [up]}
@@ -269,9 +269,47 @@ def test_a_dry_run_says_that_hierarchies_are_measured_apart(folder, capsys):
     line = f"tables --domain d.json {tables} --epsilon 1 --dry-run"
     code, out, _ = run(line, capsys)
     assert code == 0
-    assert "Tables of each hierarchy are measured apart" in " ".join(out.split())
-    code, out, _ = run(f"{line} --table city,field", capsys)
-    assert "are measured apart" not in " ".join(out.split())
+    assert "each is told by the levels of one hierarchy" in " ".join(out.split())
+    crossed = " ".join(
+        f"--table {place},{work}"
+        for place in ("city", "region")
+        for work in ("job", "field")
+    )
+    code, out, _ = run(f"tables --domain d.json {crossed} --rho 1 --dry-run", capsys)
+    assert (code, "told by the levels" in " ".join(out.split())) == (0, False)
+
+
+def test_means_and_quantiles_of_dates_are_dates(folder, capsys):
+    """Days and months of records, intervals around the exact dates, and no sums."""
+    when = {"name": "seen", "type": "date", "lower": "2026-01-01"}
+    entries = [DOMAIN["features"][0], when | {"upper": "2026-12-31", "unit": "month"}]
+    Path("d.json").write_text(json.dumps({"features": entries}))
+    days = np.datetime64("2026-03-01") + np.arange(0, 184)  # to the end of August
+    rows = [f"{sex},{day}" for sex in "fm" for day in days.astype(str)] * 20
+    rows += ["f,2026-06"] * 20  # the first day of the month
+    Path("when.csv").write_text("\n".join(["sex,seen", *rows]) + "\n")
+    line = "tables when.csv --domain d.json --ways 1 --epsilon 40"
+    asked = "--mean seen --by sex --quantiles seen --probabilities .25,.5"
+    assert run(f"{line} {asked} --out made", capsys)[0] == 0
+    read = {"dtype": str, "keep_default_na": False}
+    means = pd.read_csv("made/mean_of_seen_by_sex.csv", **read)
+    places = pd.read_csv("made/quantiles_of_seen.csv", **read)
+    assert means["sex"].tolist() == ["f", "m"]
+    exact = [["2026-05-31", "2026-05-31"], ["2026-04-15", "2026-05-31"]]
+    for table, found, dates in (
+        (means, "mean", exact[0]),
+        (places, "quantile", exact[1]),
+    ):
+        columns = (table[name].to_numpy("M8[D]") for name in ("lower", found, "upper"))
+        low, value, high = columns
+        goal = np.array(dates, "M8[D]")
+        assert ((low <= value) & (value <= high)).all()
+        assert ((low - 1 <= goal) & (goal <= high + 1)).all()
+        assert (np.abs(value - goal) <= np.timedelta64(3, "D")).all()
+    code, _, err = run(f"{line} --sum seen --out more", capsys)
+    assert code == 2
+    assert "means and quantiles of dates, but 'seen'" in err
+    assert not Path("more").exists()
 
 
 def test_places_in_several_columns_are_one_hierarchy(folder, capsys):

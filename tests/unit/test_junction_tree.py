@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmech.marginals.junction_tree import junction_tree
+from mmech.tables.model import junction_tree
 
 SUBSETS = st.sets(st.integers(0, 7), min_size=1, max_size=3).map(
     lambda found: tuple(sorted(found))

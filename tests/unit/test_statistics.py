@@ -22,11 +22,14 @@ from mmech.privacy.neighbours import Relation
 from mmech.session import Session
 from mmech.tables import Histogram, Mean, Quantiles, StandardDeviation, Sum
 from mmech.tables.files import Sheet, write_files
-from mmech.tables.measured_statistic import MeasuredStatistic
 from mmech.tables.published import _sheets
 from mmech.tables.rounding import divided
-from mmech.tables.statistic_budget import ReadDomain, unequal
-from mmech.tables.statistic_plans import StatisticPlan
+from mmech.tables.statistic_plans import (
+    MeasuredStatistic,
+    ReadDomain,
+    StatisticPlan,
+    unequal,
+)
 from mmech.tables.statistics import CumulativeErrors, TableCounts
 
 DOMAIN = mm.Domain(
@@ -510,6 +513,18 @@ def test_other_bounds_or_steps_are_another_measurement_and_the_plan_says_so():
     assert unequal(plan.statistics) == []
     assert plan.statistics[0].also == (asked[1],)
     assert "from the same noisy numbers" in plan.statistics[0].expected
+
+
+def test_a_plan_says_which_sums_do_not_add_up():
+    """A mean takes its sum with it, away from those of larger groups."""
+    sums = [Sum("age", by="sex"), Sum("age")]
+    given = {"ways": 1, "epsilon": 1, "dry_run": True}
+    plan = mm.release_tables(None, DOMAIN, statistics=sums, **given)
+    assert unequal(plan.statistics) == []
+    more = [*sums, Mean("age", by="sex")]
+    plan = mm.release_tables(None, DOMAIN, statistics=more, **given)
+    (words,) = unequal(plan.statistics)
+    assert words.startswith("sum of age by sex, sum of age: each is measured by itself")
 
 
 def test_shares_are_as_they_are_asked_for():
