@@ -211,7 +211,7 @@ def _(workload: Product, sizes: Sizes) -> Squares | None:
     if work is None:
         return None
     of_entries, of_tables = work
-    if of_entries > of_tables:
+    if of_entries > of_tables or len(sizes) > LIMITS.lattice_attributes:
         return _totals(_product_spectra(workload, sizes, LIMITS.summed_subsets))
     columns = workload._dense().T.astype(np.float64, order="C")
     squares: Squares = {}

@@ -111,6 +111,7 @@ def test_attributes_of_one_value_are_any_number(name, monotone):
         ("subsample", 40, 50),
         ("training", 2, 50),
         ("prediction", 5, 3),
+        ("prediction", 21, 2),  # minutes, if 2^21 subsets are visited
     ],
 )
 def test_methods_end_or_name_what_works(name, d, n):
