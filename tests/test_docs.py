@@ -127,6 +127,18 @@ def test_a_page_runs(page, tmp_path, monkeypatch):
             exec(compile(code, page.stem, "exec"), names)
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(["--runs", "20"], "an integer >= 100"), (["--confidence", "2"], "0 and 1")],
+)
+def test_an_audit_of_wrong_size_prints_no_table(words, message, capsys):
+    with pytest.raises(SystemExit):
+        run_audit(words)
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert message in printed.err
+
+
 def test_the_readme_repeats_what_the_report_found():
     report = ROOT / "benchmarks" / "reproduction" / "REPORT.md"
     said = r"^\*\*\d+ of \d+\*\* published .*? reached: \d+\."

@@ -118,6 +118,13 @@ def one_by_one(release: Callable[[Any], Any]) -> Release:
     return runs
 
 
+def check_runs(runs: int, confidence: float) -> None:
+    """Raise for too few runs, or a confidence that is no probability."""
+    check_integer(runs, "runs", minimum=MIN_RUNS)
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
+
+
 def epsilon_lower_bound(
     release: Release,
     first: Any,
@@ -174,9 +181,7 @@ def epsilon_lower_bound(
     >>> found.refutes(1.0), found.refutes(0.5)
     (False, True)
     """
-    check_integer(runs, "runs", minimum=MIN_RUNS)
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
+    check_runs(runs, confidence)
     if not 0.0 <= delta < 1.0:
         raise ValueError(f"delta must lie in [0, 1), got {delta}")
     pilot = max(int(PILOT_SHARE * runs), MIN_RUNS // 2)

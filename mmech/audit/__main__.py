@@ -40,6 +40,7 @@ from mmech.audit import (
     AuditResult,
     Release,
     Statistic,
+    check_runs,
     epsilon_lower_bound,
     one_by_one,
 )
@@ -376,6 +377,7 @@ def main(
     options = parser.parse_args(arguments)
     try:
         check_epsilon(options.epsilon)
+        check_runs(options.runs, options.confidence)
         return _print_table(cases(options.epsilon), options.runs, options.confidence)
     except ValueError as error:
         parser.error(str(error))
