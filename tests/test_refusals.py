@@ -28,6 +28,7 @@ import mmech
 import mmech_rf
 from mmech.cli import main as of_tables
 from mmech.error.result import StrategyResult
+from mmech.integer_strategy import IntegerBlock, integer_strategy
 from mmech.operators.convolution import IntegerFilter
 from mmech.operators.tau import Tau
 from mmech.reconstruction import least_squares
@@ -45,7 +46,9 @@ READY |= {name: getattr(mmech_rf, name) for name in mmech_rf.__all__}
 READY |= {"np": np, "pa": pa, "sp": sp, "inf": inf, "nan": nan, "replace": replace}
 READY |= {"COLOUR": COLOUR, "SCHEMA": SCHEMA, "X": X, "Y": Y}
 READY |= {"pd": pd, "TOY": TOY, "AGE": AGE, "Fraction": Fraction}
-READY |= {"numbers": mmech.tables, "Tau": Tau, "IntegerFilter": IntegerFilter}
+READY |= {"numbers": mmech.tables, "noise": mmech.noise}
+READY |= {"Tau": Tau, "IntegerFilter": IntegerFilter}
+READY |= {"integer_strategy": integer_strategy, "IntegerBlock": IntegerBlock}
 READY |= {"least_squares": least_squares, "find_recipe": find_recipe}
 READY["by_hand"] = lambda **own: mmech_rf.Forest(**rf_cases.HAND | own)
 READY["by_tests"] = lambda **own: mmech_rf.Forest(**rf_cases.TESTED | own)

@@ -115,12 +115,6 @@ def test_nothing_is_drawn_before_it_is_paid_for(call, currency):
     assert set(paid) == {1}
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_what_is_no_ledger_pays_for_nothing(call):
-    with pytest.raises(TypeError, match="ledger must be a PrivacyLedger, got int; use"):
-        CALLS[call](epsilon=1, released="counts", ledger=5)
-
-
 @pytest.mark.parametrize("wrong", [-1, 0.5, "x", object()])
 def test_wrong_seeds_of_tests_say_so(wrong):
     with (

@@ -339,16 +339,6 @@ def test_variance_of_discrete_gaussian(variance):
 def test_scales_are_exact_fractions():
     assert _laplace.check_scale("1/3") == Fraction(1, 3)
     assert _laplace.check_scale(2**48) == 2**48
-    for scale in (2**48 + 1, Fraction(2**48 * 10 + 1, 10)):
-        with pytest.raises(ValueError, match="does not fit into 64-bit integers"):
-            discrete_laplace(scale, (1,))
-    for scale in (0, -1, Fraction(-1, 3)):
-        with pytest.raises(ValueError, match="noise scale must be > 0"):
-            discrete_laplace(scale, (1,))
-    with pytest.raises(ValueError, match="variance must be > 0"):
-        discrete_gaussian(0, (1,))
-    with pytest.raises(ValueError, match="does not fit into 64-bit integers"):
-        discrete_gaussian(2**96, (1,))
 
 
 def test_extreme_scales_draw():

@@ -19,7 +19,6 @@ from mmech import (
     AllRange,
     Dense,
     Diagonal,
-    DomainTooLargeError,
     Identity,
     Kronecker,
     Marginals,
@@ -30,7 +29,6 @@ from mmech import (
     Prefix,
     PrivacyLedger,
     Product,
-    Scaled,
     Sparse,
     Total,
     VStack,
@@ -43,7 +41,7 @@ from mmech import (
     permute_and_flip,
 )
 from mmech.exceptions import EntropyError
-from mmech.integer_strategy import IntegerBlock, integer_strategy
+from mmech.integer_strategy import integer_strategy
 
 RNG = np.random.default_rng(7)
 UNION = VStack([Kronecker([Prefix(3), Total(4)]), Kronecker([Total(3), Prefix(4)])])
@@ -395,17 +393,6 @@ def test_few_real_rows_still_answer_themselves():
     assert mechanism.expected_error() == pytest.approx(2 * loss(workload, workload))
     gaussian = MatrixMechanism(Dense([[1, 1, 0, 2], [0, 1, 1, 1]]), rho=1)
     assert gaussian.answer([1, 2, 3, 4]).shape == (2,)
-
-
-def test_errors():
-    with pytest.raises(ValueError, match="measures nothing"):
-        _ = integer_strategy(VStack([0.0 * Prefix(3)])).sensitivity
-    with pytest.raises(TypeError, match="must be an integer matrix"):
-        IntegerBlock(Scaled(0.5, Identity(2)))
-    with pytest.raises(DomainTooLargeError, match="too many to round to integers"):
-        integer_strategy(PIdentity(np.ones((1, 6000))).pinv())
-    with pytest.raises(ValueError, match="do not fit into 64-bit integers"):
-        _ = integer_strategy(Dense([[2**62, 1], [2**62, 1]])).sensitivity
 
 
 @pytest.mark.filterwarnings("error")

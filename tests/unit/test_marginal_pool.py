@@ -230,18 +230,10 @@ def test_one_record_adds_exactly_one_column(place, rng):
                 assert (after - before == change).all()
 
 
-@pytest.mark.parametrize(
-    ("strategy", "shape", "error", "match"),
-    [
-        (mm.Marginal((4, 6), [0]), SHAPE, ValueError, "both must be the same domain"),
-        (mm.Identity(2**40), (2,) * 40, mm.DomainTooLargeError,
-         "measure marginals over fewer attributes"),
-    ],
-)  # fmt: skip
-def test_domains_that_do_not_suit(strategy, shape, error, match):
-    counts = mm.Counts([[0] * len(shape)], shape)
-    with pytest.raises(error, match=match):
-        exact_answers(strategy, OccupiedCells.of(counts, strategy.shape[1]))
+def test_domains_that_do_not_suit():
+    cells = OccupiedCells.of(mm.Counts([[0] * len(SHAPE)], SHAPE), 24)
+    with pytest.raises(ValueError, match="both must be the same domain"):
+        exact_answers(mm.Marginal((4, 6), [0]), cells)
 
 
 # ------------------------------------------------------------------ reconstruction

@@ -106,12 +106,6 @@ def test_integers_below_stay_below(rng):
     assert (powers >= 0).all()
 
 
-@pytest.mark.parametrize("bounds", [[0], [3, -1], [-(2**40)]])
-def test_bounds_below_one_are_refused(bounds):
-    with pytest.raises((ValueError, OverflowError)):
-        integers_below(np.array(bounds))
-
-
 def test_argmax_without_ties():
     scores = np.array([[1.0, 3.0, 2.0], [5.0, 0.0, -1.0], [-2.0, -1.0, -0.5]])
     for chosen in (random_argmax(scores), keyed_argmax(scores, [0, 1, 2], key=5)):
@@ -125,11 +119,6 @@ def test_argmax_picks_the_tied_column_that_was_drawn():
     tied = np.array([[1, 7, 0, 7, 7], [3, 3, 1, 1, 1]])
     for words, expected in [([0, 0], [1, 0]), ([1, 1], [3, 1]), ([2, 2], [4, 0])]:
         assert random_argmax(tied, insecure_rng=Script(*words)).tolist() == expected
-
-
-def test_argmax_refuses_scores_that_are_not_numbers():
-    with pytest.raises(ValueError, match="NaN"):
-        random_argmax([[1.0, math.nan]])
 
 
 def test_keyed_ties_are_a_function_of_item_and_key(rng):

@@ -15,7 +15,7 @@ from mmech import (
     expected_error,
     optimize,
 )
-from mmech.noise import GAUSSIAN, LAPLACE, LAWS, k_norm, law_and_cost
+from mmech.noise import GAUSSIAN, LAPLACE, LAWS, law_and_cost
 
 TWO_SERVERS = law_of_the_page()
 """The law of a page for maintainers; nothing else knows of it."""
@@ -100,8 +100,3 @@ def test_a_law_knows_its_characteristic_function_and_tails(law, size):
     assert (np.abs(cosines.mean(axis=0) - found) <= margin + 1e-12).all()
     beyond = np.abs(drawn) > law.tail(parameter, 0.05)
     assert beyond.mean() <= 0.05 + 6 * np.sqrt(0.05 * 0.95 / drawn.size)
-
-
-def test_rows_of_k_norm_noise_have_no_law_of_their_own():
-    with pytest.raises(TypeError, match="depend on each other"):
-        k_norm([2, 3]).characteristic(Fraction(1), np.zeros(1))

@@ -364,12 +364,3 @@ def test_a_file_keeps_shifts_and_an_older_one_has_none(tmp_path, currency):
     old.spend("1/2", "something", sensitivity=1)
     assert "shifts" not in (tmp_path / "old.json").read_text(encoding="utf-8")
     assert mm.PrivacyLedger.open(tmp_path / "old.json").entries[0].shifts == ()
-
-
-@pytest.mark.parametrize(
-    "shift", [("uniform", 1, Fraction(1), 1), ("laplace", 0, Fraction(1), 1),
-              ("laplace", 1, Fraction(-1), 1), ("gaussian", 1, Fraction(1), 0)]
-)  # fmt: skip
-def test_no_other_shifts(shift):
-    with pytest.raises(ValueError, match="shifts must be of laplace or gaussian noise"):
-        entry(shift)

@@ -87,12 +87,6 @@ def test_the_slow_path_is_reached_and_exact(far):
     assert noise.weighted_choice(log_weights, insecure_rng=Script(*[zero] * 20)) == 1
 
 
-@pytest.mark.parametrize("bad", [[], [[1]], [0.5]])
-def test_wrong_weights(bad):
-    with pytest.raises(ValueError, match="one row of at least one integer"):
-        noise.weighted_choice(bad)
-
-
 # ---------------------------------------------------------- the exponential mechanism
 def log_ratio(first, second):
     with localcontext(prec=60):
@@ -286,8 +280,6 @@ def test_coins_are_compared_bit_by_bit(exponent):
             heads = noise.flip_negative_exponential(exponent, insecure_rng=script)
             assert heads is (step < 0)
             assert not script.left
-    with pytest.raises(ValueError, match="at least 0"):
-        noise.flip_negative_exponential(-exponent)
 
 
 @pytest.mark.parametrize(("steps", "chosen"), [((-1,), 2), ((1, -1), 0), ((1, 1), 1)])
