@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, TypeAlias, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.checks import check_text, nearest
+from mmech.checks import check_text, nearest, number_of
 from mmech.domain.frames import columns_named, read_table
 from mmech.exceptions import ParameterError
 
@@ -319,7 +319,7 @@ def _malformed(
         if fields == n_fields + 1:
             remedy += ", or name the first column, which R leaves unnamed"
         return ValueError(
-            f"line {line} of the file has {fields} fields but the "
+            f"line {line} of the file has {number_of(fields, 'field')} but the "
             f"header has {n_fields}; {remedy}"
         )
     longest = f"{csv.field_size_limit():,}"

@@ -110,7 +110,7 @@ def test_sources_that_do_not_fit_are_refused(tmp_path):
         stream.write("SECRET\n")
     few = count(CAR.data, CAR.schema)
     for source, message in [
-        (folder, r"1.csv.*line 578 of the file has 1 fields"),
+        (folder, r"1.csv.*line 578 of the file has 1 field "),
         (few, "7 attributes of the schema, the class last, got Counts.6"),
         (CAR.data, "requires y to be passed"),
     ]:

@@ -133,7 +133,7 @@ def test_records_hold_values_and_files_hold_the_tree(tmp_path):
     assert read.categories == ("11", "12", "21")
     assert read.levels == {"state": ("1", "1", "2")}
     (tmp_path / "codes.csv").write_text("state,city\n1\n")
-    with pytest.raises(ValueError, match=r"codes.csv'\)?: line 2 of .* has 1 fields"):
+    with pytest.raises(ValueError, match=r"codes.csv'\)?: line 2 of .* has 1 field "):
         mm.Attribute.hierarchy("place", tmp_path / "codes.csv")
 
 
