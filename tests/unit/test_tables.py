@@ -671,12 +671,6 @@ def test_long_names_of_files_are_cut_and_numbered():
     assert found[11].endswith("_11.csv")
 
 
-# ---- wrong input -------------------------------------------------------------------
-
-
-# ---- many attributes ---------------------------------------------------------------
-
-
 # ---- real records ------------------------------------------------------------------
 
 
@@ -752,6 +746,3 @@ def test_other_files_are_no_measurement(tmp_path):
     path.write_text("{}")
     with pytest.raises(ValueError, match="not a measurement of tables file"):
         mm.MeasuredTables.load(path)
-    for at, message in ((path / "b", "there is no folder"), (path, "name a new file")):
-        with pytest.raises((OSError, ValueError), match=message):
-            mm.release_tables(frame_of(people(9)), DOMAIN, ways=1, epsilon=1, keep=at)
