@@ -14,7 +14,6 @@ from refusals import refused
 
 from mmech import Attribute, Domain, release_tables
 from mmech.domain.attribute import infer_attribute
-from mmech.exceptions import ParameterError
 
 COLOUR = Attribute.categorical("colour", ["red", "green", "?"])
 SIZE = Attribute.ordinal("size", ["small", "big"])
@@ -87,8 +86,6 @@ def test_bins_of_whole_numbers_each_hold_one():
 def test_what_does_not_fit_is_left_out():
     policies = {"handle_unknown": "drop", "handle_missing": "drop"}
     assert PLAIN.encode(MISFITS, **policies).tolist() == [[1, 1]]
-    with pytest.raises(ParameterError, match="a missing value"):
-        PLAIN.encode(MISFITS, handle_unknown="drop")
 
 
 def test_what_does_not_fit_gets_a_designated_cell():
@@ -98,20 +95,12 @@ def test_what_does_not_fit_gets_a_designated_cell():
     policies = {"handle_unknown": "category", "handle_missing": "category"}
     codes = domain.encode(rows, **policies)
     assert codes.tolist() == [[2, 1], [0, 4], [0, 4], [0, 4]]
-    with pytest.raises(ParameterError, match="and the attribute declares no category"):
-        TOY.encode([["red", "big", 130]], handle_unknown="category")
-    with pytest.raises(ParameterError, match="no attribute of this domain declares o"):
-        PLAIN.encode(MISFITS, handle_unknown="category")
 
 
 def test_numbers_out_of_bounds_move_to_the_nearest_bin():
     rows = [["big", -5], ["big", 130], ["big", np.inf]]
     for policy in ({}, {"handle_unknown": "clip"}):
         assert PLAIN.encode(rows, **policy).tolist() == [[1, 0], [1, 3], [1, 3]]
-    with pytest.raises(ParameterError, match="a value outside the domain"):
-        PLAIN.encode(MISFITS[:2], handle_unknown="clip")
-    with pytest.raises(ValueError, match="handle_missing must be one of 'error'"):
-        PLAIN.encode(MISFITS, handle_missing="clip")
 
 
 def test_all_that_does_not_fit_is_listed_for_its_owner():

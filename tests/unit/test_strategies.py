@@ -378,10 +378,6 @@ def test_auto_survives_rank_deficient_forests(seed):
         ),
         random_workload(89),  # the first start collapses
         random_workload(167),  # the first start is 2.2 % above the best
-        *(
-            pytest.param(random_workload(number, 100), marks=pytest.mark.slow)
-            for number in range(4)
-        ),
     ],
     ids=str,
 )
