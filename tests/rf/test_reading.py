@@ -219,9 +219,6 @@ def test_a_folder_is_all_its_files(tmp_path):
         assert list(encoded(read(source, SCHEMA))[:2]) == expected
     with pytest.raises(ValueError, match="twice"):
         read([first, tmp_path / "more" / ".." / "a.csv"], SCHEMA)
-    for nothing in (tmp_path / "no.csv", []):
-        with pytest.raises(FileNotFoundError):
-            read(nothing, SCHEMA)
 
 
 def test_columns_that_nobody_asks_for_may_be_called_by_anything(tmp_path):
