@@ -348,9 +348,6 @@ def test_groups_may_be_nodes_of_a_level():
         assert released.statistic(asked[1])["quantile"].tolist() == medians
         counts = released.statistic(asked[2]).groupby("city")["count"].sum()
         assert counts.tolist() == [np.sum(cities == own) for own in "abc"]
-    asked = [Mean("age", by=("region", "city"))]
-    with pytest.raises(ValueError, match="name other attributes"):
-        mm.release_tables(None, domain, ways=1, statistics=asked, epsilon=1)
 
 
 def test_groups_without_records_have_a_sentence():
