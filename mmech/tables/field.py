@@ -19,10 +19,11 @@ Coefficients of noise in an error are covariances with what is measured, over va
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from fractions import Fraction
 from functools import cached_property, reduce
+from itertools import product
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
@@ -41,6 +42,9 @@ VARIANCE_FLOOR = 1e-24
 
 BLOCK = 2**23
 """Numbers that are held at once of what closed cells move."""
+
+SWEEPS = 25
+"""Sweeps of proportional fitting that bring a table near its margins."""
 
 RANK = 1e-10
 """Least eigenvalue of the covariance of closed cells, as a share of the largest."""
@@ -99,6 +103,18 @@ class Source(NamedTuple):
     table: Floats
     share: float
     total: float
+
+
+def swept(table: Floats, margins: Sequence[tuple[Integers, Any]]) -> Floats:
+    """Return a table, (cells,), moved to margins in turn by proportional fitting.
+
+    Each has the place in it of every cell, and its counts.
+    """
+    for _ in range(SWEEPS):
+        for above, margin in margins:
+            sums = np.bincount(above, table, margin.size)
+            table = table * (margin / np.where(sums > 0, sums, 1.0))[above]
+    return table
 
 
 class Field:
@@ -429,6 +445,59 @@ class Field:
             which = np.add.outer(which * representatives.size, kinds).ravel()
         return first, which
 
+    # ---- tables that none tells ------------------------------------------------------
+
+    def margins(self, subset: Subset) -> list[tuple[Subset, Integers]]:
+        """Return tables that tell together of one that none tells, finest first.
+
+        Each with the cell of it that holds every cell of the table.
+        """
+        levels, others = self.chain.places(subset)
+        axes: list[tuple[Subset, ...]] = [
+            ((), *((i,) for i in hierarchy.axes[:level]))
+            for hierarchy, level in zip(self.chain.all, levels, strict=True)
+        ]
+        axes += [((), (i,)) for i in others]
+        found: dict[Subset, Any] = {}
+        for places in sorted(product(*(range(len(a)) for a in axes)), key=sum)[::-1]:
+            each = zip(axes, places, strict=True)
+            table = tuple(sorted(sum((a[k] for a, k in each), ())))
+            finer = (np.greater_equal(other, places).all() for other in found.values())
+            if self.measures(table) and not any(finer):
+                found[table] = places
+        return [(table, self.cells_above(subset, table)) for table in found]
+
+    def fitted(self, subset: Subset, marginal: Callable[[Subset], Floats]) -> Floats:
+        """Return a table that none tells by proportional fitting to those that do.
+
+        It is a product of factors of these tables: none of its counts is cut off. Where
+        they agree it adds up to them. `marginal` gives them, (cells,).
+        """
+        table = np.ones(self._cells(subset))
+        margins = [
+            (above, np.maximum(marginal(part), 0.0))
+            for part, above in self.margins(subset)
+        ]
+        return swept(table, margins)
+
+    def cells_above(self, subset: Subset, other: Subset) -> Integers:
+        """Return the cell of a coarser table that holds each one of a table."""
+        nodes, codes = self._places(subset, np.arange(self._cells(subset)))
+        return self._held_by(codes, nodes, other)
+
+    def _held_by(
+        self, codes: Mapping[int, Integers], nodes: Any, other: Subset
+    ) -> Integers:
+        """Return the cell of a coarser table that holds each of some, (cells,)."""
+        codes = dict(codes)
+        for hierarchy, (level, at) in zip(self.chain.all, nodes, strict=True):
+            for k, axis in enumerate(hierarchy.axes[:level], 1):
+                codes[axis] = hierarchy.ancestors(level, k)[at]
+        place: Any = np.zeros(len(nodes[0][1]), np.int64)
+        for i in other:
+            place = place * self.sizes[i] + codes[i]
+        return place
+
     # ---- axes ------------------------------------------------------------------------
 
     def level_axes(self, subset: Subset) -> tuple[list[int], tuple[int, ...]]:
@@ -493,8 +562,12 @@ class Solution:
 
     def marginal(self, attributes: Any) -> Floats:
         """Return a table in C order of its attributes, (cells,) or (cells, k)."""
-        table = self.table(tuple(attributes))
-        return table[:, 0] if self._single else table
+        subset = tuple(attributes)
+        if not self._single:
+            return self.table(subset)
+        if not self.field.measures(subset):
+            return self.field.fitted(subset, self.marginal)
+        return self.table(subset)[:, 0]
 
     def table(self, subset: Subset) -> Floats:
         """Return a table in C order of its attributes, (cells, columns)."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, reduce
-from itertools import product
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -24,9 +23,6 @@ from mmech.tables.field import (
 )
 from mmech.tables.levels import Chain, subsets_of
 from mmech.tables.norm_tails import set_law
-
-SWEEPS = 25
-"""Sweeps that fit a table that was not measured to those that tell of it."""
 
 LISTED = 2**24
 """Most coefficients of noise of a table with closed cells that are listed."""
@@ -262,24 +258,6 @@ class Intervals(Field):
             which,
         )
 
-    def cells_above(self, subset: Subset, other: Subset) -> Integers:
-        """Return the cell of a coarser table that holds each one of a table."""
-        nodes, codes = self._places(subset, np.arange(self._cells(subset)))
-        return self._held_by(codes, nodes, other)
-
-    def _held_by(
-        self, codes: Mapping[int, Integers], nodes: Any, other: Subset
-    ) -> Integers:
-        """Return the cell of a coarser table that holds each of some, (cells,)."""
-        codes = dict(codes)
-        for hierarchy, (level, at) in zip(self.chain.all, nodes, strict=True):
-            for k, axis in enumerate(hierarchy.axes[:level], 1):
-                codes[axis] = hierarchy.ancestors(level, k)[at]
-        place: Any = np.zeros(len(nodes[0][1]), np.int64)
-        for i in other:
-            place = place * self.sizes[i] + codes[i]
-        return place
-
 
 class Apart(Intervals):
     """Intervals of tables, each told by the tree of the hierarchy that tells it best.
@@ -305,12 +283,10 @@ class Apart(Intervals):
         None where no table that is measured adds up to it.
         """
         if subset not in self._told:
-            levels, others = self.chain.places(subset)
             tables, parts = [m.subset for m in self.measured], [subset]
+            whole = tuple(sorted(subset))
             for table in () if subset in tables else tables:
-                deep, held = self.chain.places(table)
-                below = all(k >= level for k, level in zip(deep, levels, strict=True))
-                parts += [table] * (below and {*others} <= {*held})
+                parts += [table] * (self.chain.common(subset, table) == whole)
             errors = {
                 (k, part): tree.node_variances(part).mean() * self._cells(part)
                 for part in parts
@@ -329,26 +305,6 @@ class Apart(Intervals):
     def measures(self, subset: Subset) -> bool:
         """Return whether a table that is measured adds up to one."""
         return self.told(subset) is not None
-
-    def margins(self, subset: Subset) -> list[tuple[Subset, Integers]]:
-        """Return tables that tell together of one that none tells, finest first.
-
-        Each with the cell of it that holds every cell of the table.
-        """
-        levels, others = self.chain.places(subset)
-        axes: list[tuple[Subset, ...]] = [
-            ((), *((i,) for i in hierarchy.axes[:level]))
-            for hierarchy, level in zip(self.chain.all, levels, strict=True)
-        ]
-        axes += [((), (i,)) for i in others]
-        found: dict[Subset, Any] = {}
-        for places in sorted(product(*(range(len(a)) for a in axes)), key=sum)[::-1]:
-            each = zip(axes, places, strict=True)
-            table = tuple(sorted(sum((a[k] for a, k in each), ())))
-            finer = (np.greater_equal(other, places).all() for other in found.values())
-            if self.measures(table) and not any(finer):
-                found[table] = places
-        return [(table, self.cells_above(subset, table)) for table in found]
 
     def estimate(self, values: Any) -> Any:
         """Return the tables of least error of each tree."""
@@ -390,21 +346,12 @@ class ApartSolution(NamedTuple):
     def marginal(self, attributes: Any) -> Floats:
         """Return a table in C order of its attributes, (cells,)."""
         subset, field = tuple(attributes), self.field
-        told, cells = field.told(subset), field._cells(subset)
-        if told is not None:
-            k, part = told
-            table = self.trees[k].marginal(part)
-            if part == subset:
-                return table
-            added = np.bincount(field.cells_above(part, subset), table, cells)
-            return added.astype(np.float64)
-        table = np.ones(cells)
-        margins = [
-            (above, np.maximum(self.marginal(part), 0.0))
-            for part, above in field.margins(subset)
-        ]
-        for _ in range(SWEEPS):  # proportional fitting
-            for above, margin in margins:
-                sums = np.bincount(above, table, margin.size)
-                table *= (margin / np.where(sums > 0, sums, 1.0))[above]
-        return table
+        told = field.told(subset)
+        if told is None:
+            return field.fitted(subset, self.marginal)
+        k, part = told
+        table = self.trees[k].marginal(part)
+        if part == subset:
+            return table
+        cells = field.cells_above(part, subset)
+        return np.bincount(cells, table, field._cells(subset)).astype(np.float64)

@@ -80,6 +80,13 @@ class Chain:
             levels.append(level)
         return tuple(levels), others
 
+    def common(self, one: Subset, other: Subset) -> Subset:
+        """Return the finest table that two tables both add up to."""
+        (levels, first), (more, second) = map(self.places, (one, other))
+        shared = zip(self.all, map(min, levels, more), strict=True)
+        nodes = [hierarchy.axes[k - 1] for hierarchy, k in shared if k]
+        return tuple(sorted([*nodes, *{*first} & {*second}]))
+
     def factors(self, subsets: Sequence[Subset]) -> list[dict[Subset, int]]:
         """Return tables without the levels of other hierarchies, and levels of each.
 

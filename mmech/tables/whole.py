@@ -43,7 +43,7 @@ from mmech.tables.classes import (
     posterior,
     too_many_values,
 )
-from mmech.tables.field import Solution
+from mmech.tables.field import Field, Solution, swept
 from mmech.tables.known import Known
 from mmech.tables.levels import Chain
 from mmech.tables.model import TableModel, draw_codes, fit_model, proportional_fit
@@ -69,7 +69,7 @@ LEAST = 1e-6
 """Records that every cell has at least before its margins are fitted."""
 
 FIT_SWEEPS = 25
-"""Sweeps that bring a table of levels, or of three attributes, near its margins."""
+"""Sweeps that bring a table of three attributes near its margins."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -396,7 +396,7 @@ def _settle_levels(
     counts = _settle_flat(estimate, flat, say, known, others)
     tables, draws = dict(counts.tables), []
     for hierarchy, families in divided_tables(chain, subsets):
-        draws.append(_divided(hierarchy, families, tables, estimate, say))
+        draws.append(_divided(hierarchy, families, tables, estimate, subsets, say))
     for subset in subsets:
         if subset not in tables:
             tables[subset] = _added_up(tables, subset, chain)
@@ -414,6 +414,7 @@ def _divided(
     families: Sequence[Subset],
     tables: dict[Subset, Integers],
     estimate: Solution,
+    subsets: Sequence[Subset],
     say: Callable[[str], None],
 ) -> tuple[Chain, Subset, list[Integers]]:
     """Divide the counts of nodes, level by level; tables of levels are added.
@@ -443,7 +444,9 @@ def _divided(
                 ]
                 drawn = np.concatenate(moved)
             else:
-                drawn = _fitted(drawn, chain, level, above[family], rows)
+                over = (*family, chain.axes[level - 2])
+                margins = {(axis,): rows, over: above[family].T}
+                drawn = _fitted(drawn.T, key, estimate.field, subsets, margins).T
             sums = (above[family],) if rows is None else (rows, above[family])
             whole[family] = rounded(drawn, *sums, parents=chain.parents[level - 1])
             rows = whole[()][:, 0]
@@ -459,14 +462,8 @@ def _added_up(
 
     Or levels below them, whose nodes are added up.
     """
-    levels, others = chain.places(subset)
-
-    def holds(candidate: Subset) -> bool:
-        below, held = chain.places(candidate)
-        deep = all(k >= level for k, level in zip(below, levels, strict=True))
-        return deep and {*others} <= {*held}
-
-    source = next(filter(holds, tables))
+    levels, whole = chain.places(subset)[0], tuple(sorted(subset))
+    source = next(table for table in tables if chain.common(table, subset) == whole)
     table, axes, below = tables[source], list(source), chain.places(source)[0]
     for part, k, level in zip(chain.all, below, levels, strict=True):
         for lower in range(k, level, -1) if level else ():
@@ -483,11 +480,20 @@ def _positive(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _fitted(
-    table: Floats, chain: Chain, level: int, sums: Integers, rows: Integers
+    table: Floats,
+    key: Subset,
+    field: Field,
+    subsets: Sequence[Subset],
+    whole: Mapping[Subset, Integers],
 ) -> Floats:
-    """Return a table near another, by sweeps towards sums over children and of rows."""
-    table = np.maximum(table, 0.0) + LEAST
-    for _ in range(FIT_SWEEPS):
-        table *= (rows / _positive(table.sum(axis=1)))[:, None]
-        table *= chain.down(level, sums / _positive(chain.up(level, table)))
-    return table
+    """Return a table near another, by sweeps towards whole margins of it.
+
+    One that was not measured is held to what it tells of the tables asked for, too.
+    """
+    counts = np.maximum(table.ravel(), 0.0) + LEAST
+    asked = () if field.measures(key) else subsets
+    held = sorted({field.chain.common(key, subset) for subset in asked})
+    cells = [field.cells_above(key, part) for part in held]
+    margins = [(at, np.bincount(at, counts)) for at in cells]
+    margins += [(field.cells_above(key, s), n.ravel()) for s, n in whole.items()]
+    return swept(counts, margins).reshape(table.shape)

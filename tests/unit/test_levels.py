@@ -292,6 +292,38 @@ def test_what_no_table_tells_alone_is_fitted_to_those_that_do():
             np.testing.assert_array_equal(table, exact(plan, codes, subset, TWO))
 
 
+@pytest.mark.parametrize(
+    "tables",
+    [
+        [("city", "field"), ("region", "job", "sex")],
+        [("city", "field"), ("county", "job", "sex")],
+        [("city", "branch"), ("region", "job", "sex"), ("field", "sex")],
+    ],
+)
+def test_crossed_tables_of_three_attributes_are_not_biased(tables):
+    """Without noise only cells that were not measured are rounded, then added up."""
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet(np.full(math.prod(TWO.shape), 0.3))
+    cells = rng.choice(shares.size, 20_000, p=shares)
+    codes = np.column_stack(np.unravel_index(cells, TWO.shape))
+    released = mm.release_tables(rows_of(codes, TWO), TWO, tables=tables, epsilon=1e6)
+    plan, chain = released.plan, released.plan.chain
+    assert not plan.told_apart
+    for subset in plan.subsets:
+        apart = released.counts.tables[subset] - exact(plan, codes, subset, TWO)
+        assert np.abs(apart).max() <= 3
+    # What was not measured adds up to all that was.
+    names = ("city", "job", "sex")
+    finest = tuple(sorted(map(plan.names.index, names)))
+    assert not plan.noise.measures(finest)
+    table = released.estimate.marginal(finest)
+    assert table.min() >= 0
+    for part in {chain.common(finest, subset) for subset in plan.subsets}:
+        sums = np.bincount(plan.noise.cells_above(finest, part), table)
+        true = exact(plan, codes, part, TWO).ravel()
+        np.testing.assert_allclose(sums, true, atol=0.1)
+
+
 def error_of(tables, **cost):
     """Return the summed mean squared errors of tables of two hierarchies."""
     plan = mm.release_tables(None, TWO, tables=tables, dry_run=True, **cost)
