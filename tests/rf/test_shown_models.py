@@ -244,15 +244,17 @@ def test_pages_of_recipes_show_released_counts_and_their_noise(recipe):
     model = fitted(
         rf.RecipeForestClassifier, 40, recipe=recipe, n_records=360, random_state=0
     )
-    page = model.to_html(n_trees=1)
-    records = 360 / (
-        model.forest_.n_trees if model.recipe_.records == "disjoint" else 1
-    )
-    assert sum(leaf_sizes(page)) == pytest.approx(records, abs=0.3 * records)
+    page = model.to_html(n_trees=model.forest_.n_trees)
     assert "give or take" in page
     assert "share of records" in page
     (entry,) = [e for e in model.releases_ if e.released == "class counts of leaves"]
     error = math.sqrt(2 * SCHEMA.n_classes) * entry.sensitivity / entry.cost
+    # All trees together: a sample has a random number of records. Sizes are whole, and
+    # cut off at zero; the noise of all is beyond six standard errors in 1e-7 of fits.
+    sizes, once = leaf_sizes(page), model.recipe_.records == "disjoint"
+    records = 360 * (1 if once else model.forest_.n_trees)
+    most = 6 * error * math.sqrt(len(sizes)) + len(sizes) * (1 + error)
+    assert sum(sizes) == pytest.approx(records, abs=float(most))
     assert next(model._shown_trees()).error == pytest.approx(float(error))
 
 
