@@ -227,7 +227,8 @@ def test_a_page_says_that_a_class_is_never_predicted():
     model = rf.PrivateForestClassifier(SCHEMA, epsilon=40)
     page = model.fit(CELLS * 60, rare * 18).to_html()
     assert "yes is never predicted" in page
-    assert "maybe is never predicted; 5.0% of the records have it" in page
+    share = re.search(r"maybe is never predicted; (.*)% of the records have it", page)
+    assert float(share[1]) == pytest.approx(5.0, abs=1.5)  # of noisy counts
     assert "no is never" not in page
     assert sum(leaf_sizes(page)) == pytest.approx(18 * 60, abs=30)
 
