@@ -269,7 +269,11 @@ class Tails:
 
 
 def laws_of_rows(
-    law: Law, coefficients: Floats, variances: Floats, parameters: Floats
+    law: Law,
+    coefficients: Floats,
+    variances: Floats,
+    parameters: Floats,
+    least: float = 0.0,
 ) -> list[ErrorLaw]:
     """Return the law of every row of coefficients of all noise.
 
@@ -281,6 +285,8 @@ def laws_of_rows(
     coefficients : ndarray, shape (rows, p)
     variances, parameters : ndarray, shape (p,)
         Of the noise of every measured count.
+    least : float, default=0.0
+        A row with no larger variance has no error, but for rounding.
     """
     sizes = np.abs(coefficients)
     power, moments = variances * sizes, []
@@ -292,7 +298,7 @@ def laws_of_rows(
     _, kind = np.unique(parameters, return_inverse=True)
     found: dict[bytes, ErrorLaw] = {}
     laws = [
-        _law_of_row(law, coefficients[k], variances, parameters, kind, found)
+        _law_of_row(law, coefficients[k], variances, parameters, kind, least, found)
         for k in first
     ]
     return [laws[k] for k in which.ravel()]
@@ -304,11 +310,12 @@ def _law_of_row(
     variances: Floats,
     parameters: Floats,
     kind: Integers,
+    least: float,
     found: dict[bytes, ErrorLaw],
 ) -> ErrorLaw:
     """Return the law of a row; equal ones are looked for once."""
     variance = float(np.square(coefficients) @ variances)
-    if variance <= LEAST_SHARE * variances.max():
+    if variance <= least:
         return NO_ERROR
     largest = np.abs(coefficients).max()
     kept = np.abs(coefficients) > 1e-9 * largest
@@ -320,9 +327,9 @@ def _law_of_row(
     )
     terms: Any = largest * sizes[first], numbers.astype(np.float64)
     terms = (*terms, variances[kept][first], parameters[kept][first])
-    key = np.round(terms, 6).tobytes()
+    key = np.array(terms, np.float32).tobytes()  # alike to seven digits
     if key not in found:
-        whole = np.abs(terms[0] - np.rint(terms[0])).max() < WHOLE
+        whole = np.abs(terms[0] - np.maximum(np.rint(terms[0]), 1)).max() < WHOLE
         error = error_law(law, *(*terms, 0.0 if whole else None))
         spreads = np.sqrt(terms[1] * terms[2])
         step = 0.0 if whole else step_of(terms[0], spreads)

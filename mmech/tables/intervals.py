@@ -11,7 +11,14 @@ import numpy as np
 from mmech.arrays import Floats, Integers, Subset
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import Law
-from mmech.noise.tails import CellLaws, ErrorLaw, Errors, Tails, laws_of_rows
+from mmech.noise.tails import (
+    LEAST_SHARE,
+    CellLaws,
+    ErrorLaw,
+    Errors,
+    Tails,
+    laws_of_rows,
+)
 from mmech.operators.base import product_of
 from mmech.tables.field import (
     FLAT,
@@ -211,8 +218,10 @@ class Intervals(Field):
     def laws(self, coefficients: Floats) -> list[ErrorLaw]:
         """Return the law of every row of coefficients of all noise, (rows, p)."""
         cells = [self._cells(m.subset) for m in self.measured]
-        of_cells = (np.repeat(a, cells) for a in (self._variances, self._parameters))
-        return laws_of_rows(self._law, coefficients, *of_cells)
+        variances = np.repeat(self._variances, cells)
+        parameters = np.repeat(self._parameters, cells)
+        least = LEAST_SHARE * float(self._variances.max())
+        return laws_of_rows(self._law, coefficients, variances, parameters, least)
 
     def _cell_laws(self, subset: Subset) -> Errors:
         """Return the laws of errors of all cells of a table, where some are closed."""
