@@ -202,6 +202,8 @@ class Tails:
         The variance and the parameter of the noise of one count of every term.
     which : ndarray of int, optional
         The cell here that stands for each of a table; all stand for themselves.
+    convex : bool, default=False
+        Whether half widths are convex in the coefficients: these count as a step.
     """
 
     law: Law
@@ -211,7 +213,22 @@ class Tails:
     row_variances: Floats
     parameters: Floats
     which: Any = ...
+    convex: bool = False
     _widths: dict[float, Floats] = field(default_factory=dict, repr=False)
+
+    def weighted(self, *weights: float) -> Tails:
+        """Return the laws of weighted sums of independent errors of these laws."""
+        sizes = np.abs([weight for weight in weights if weight])
+        return Tails(
+            self.law,
+            self.variances * float(sizes @ sizes),
+            np.vstack([size * self.coefficients for size in sizes]),
+            np.tile(self.numbers, (sizes.size, 1)),
+            np.tile(self.row_variances, sizes.size),
+            np.tile(self.parameters, sizes.size),
+            self.which,
+            convex=True,
+        )
 
     @property
     def standard_error(self) -> float:
@@ -254,7 +271,7 @@ class Tails:
         rest = max(total - float(np.square(c * spreads).sum()), 0.0)
         terms: Any = c, numbers, self.row_variances, self.parameters
         if rest < WHOLE * total:  # all noise is told apart
-            whole = np.abs(c - np.rint(c)).max() < WHOLE
+            whole = not self.convex and np.abs(c - np.rint(c)).max() < WHOLE
             laws = [error_law(self.law, *(*terms, 0.0 if whole else None))]
         else:
             whole, parameter = False, self.parameters[most]
@@ -265,7 +282,9 @@ class Tails:
                 every: Any = [np.append(*pair) for pair in more]
                 laws.append(error_law(self.law, *every))
         half = max(law.half_width(level) for law in laws)
-        return half + (0.0 if whole or not c[most] else step_of(c, spreads) / 2)
+        if whole or not c[most]:
+            return half
+        return half + (float(c.max()) if self.convex else step_of(c, spreads)) / 2
 
 
 def laws_of_rows(

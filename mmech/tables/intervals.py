@@ -108,12 +108,16 @@ class Intervals(Field):
             Probability of an interval.
         """
         step = self.steps[self.step(subset)]
-        places: Any = np.arange(self._cells(subset))
-        if not step._closed:
-            nodes: Any = np.arange(product_of(step._nodes(step._deep(subset))))
-            places = step._at_cells(nodes, subset).ravel()
+        places = step.places_of(subset)
         error, width = step.law(subset).at(level, places)
         return np.broadcast_to(error, places.size), np.broadcast_to(width, places.size)
+
+    def places_of(self, subset: Subset) -> Integers:
+        """Return the place in the laws of a table of every cell."""
+        if self._closed:
+            return np.arange(self._cells(subset))
+        nodes: Any = np.arange(product_of(self._nodes(self._deep(subset))))
+        return self._at_cells(nodes, subset).ravel().astype(np.int64)
 
     def law(self, subset: Subset) -> Errors:
         """Return the laws of errors by node of a table, or by cell if some are closed.
