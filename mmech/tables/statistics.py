@@ -80,10 +80,10 @@ from mmech.checks import check_epsilon
 from mmech.domain.attribute import check_names
 from mmech.domain.discretise import check_number
 from mmech.domain.frames import as_column
-from mmech.error.report import quantile_of_whole_noise
 from mmech.exceptions import ParameterError
 from mmech.mechanism import MatrixMechanism
-from mmech.noise.tails import SLACK, error_law
+from mmech.noise.tails import SLACK
+from mmech.operators.explicit import Dense
 from mmech.storage.codec import storable
 
 if TYPE_CHECKING:
@@ -707,35 +707,17 @@ class CumulativeErrors:
     """
 
     def __init__(self, mechanism: MatrixMechanism, level: float) -> None:
-        strategy, factors = mechanism._whitened
-        n = strategy.shape[1]
-        self._level = level
-        self._law = mechanism.law
-        self._white = np.asarray(strategy.pinv().rmatmat(np.triu(np.ones((n, n)))))
-        self._factors = factors
-        sizes = [stop - start for start, stop, _ in mechanism._runs()]
-        self._parameters = np.repeat([float(t) for t in mechanism._parameters()], sizes)
-        unit = 1 / float(factors.max())
-        self._quantile = quantile_of_whole_noise(level, mechanism.law.norm, unit)
+        self._mechanism, self._level = mechanism, level
         self._halves: dict[tuple[float, int], float] = {}
         self._bounds: dict[float, Floats] = {}
 
     def half(self, p: float, place: int) -> float:
         """Return what the error at a place stays below in magnitude."""
         if (p, place) not in self._halves:
-            weights = (self._white[:, place] - p * self._white[:, -1]) * self._factors
-            step = float(np.abs(weights).max())  # that a uniform error fills
-            some = np.abs(weights) > 1e-12 * step
-            law = error_law(
-                self._law,
-                step * np.round(weights[some] / step, 12),
-                np.ones(some.sum()),
-                1 / np.square(self._factors[some]),
-                self._parameters[some],
-            )
-            most = self._quantile * law.standard_error + step
-            half = min(law.half_width(self._level) + step / 2, most)
-            self._halves[p, place] = half
+            below = np.arange(self._mechanism.workload.shape[1]) <= place
+            query = Dense(below[None] - p)
+            found = self._mechanism._half_widths(query, self._level)
+            self._halves[p, place] = float(found[0])
         return self._halves[p, place]
 
     def ends(self, p: float, apart: Floats) -> tuple[int, int]:
@@ -744,15 +726,10 @@ class CumulativeErrors:
         Places are left out at once where a bound on the error rules them out.
         """
         if p not in self._bounds:
-            white = self._white - p * self._white[:, -1:]
-            variances = np.square(white).sum(axis=0)
-            gaps = np.abs(white * self._factors[:, None]).max(axis=0)
-            # `half` is at most this, and Chebyshev's with the uniform error.
-            bound = self._quantile * np.sqrt(variances) + gaps
-            widest = np.sqrt((variances + gaps**2 / 12) / (1 - self._level)) + gaps / 2
-            self._bounds[p] = np.minimum(bound, widest)
-        bound = self._bounds[p]
-        last = len(apart) - 1
+            queries = Dense(np.tri(len(apart)) - p)
+            bound = self._mechanism._half_widths(queries, self._level, exact=False)
+            self._bounds[p] = bound
+        bound, last = self._bounds[p], len(apart) - 1
         firsts = np.flatnonzero(apart >= -bound).tolist()
         ends = (np.flatnonzero(apart[:-1] <= bound[:-1]) + 1)[::-1].tolist()
         low = next((j for j in firsts if apart[j] >= -self.half(p, j)), last)
