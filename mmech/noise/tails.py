@@ -312,7 +312,7 @@ def laws_of_rows(
     for _ in range(4):
         moments.append(power.sum(axis=1))
         power = power * sizes
-    rounded = np.round(moments / np.maximum(np.max(moments, 1), 1e-300)[:, None], 9)
+    rounded = np.round(np.log(np.maximum(moments, 1e-300)), 7)
     _, first, which = np.unique(rounded, axis=1, return_index=True, return_inverse=True)
     _, kind = np.unique(parameters, return_inverse=True)
     found: dict[bytes, ErrorLaw] = {}
