@@ -614,7 +614,7 @@ class Schema(Domain):
         )
         n_bins = check_bins(n_bins, "n_bins")
         table = read_table(X, columns)
-        names = table.names or [f"x{j}" for j in range(table.n_columns)]
+        names = table.names or [f"x{j}" for j in range(len(table.columns))]
         attributes = [
             infer_attribute(column_name, table.column(j), n_bins)
             for j, column_name in enumerate(names)

@@ -15,7 +15,7 @@ from refusals import refused
 
 import mmech.domain.parts as reading
 from mmech import Domain
-from mmech.domain.csv_files import read_cells, read_tables
+from mmech.domain.csv_files import CsvFormat, read_cells, read_tables
 from mmech.domain.parts import NULL_PARTITION
 from mmech_rf import Attribute, PrivateForestClassifier, Schema, datasets, read
 
@@ -140,9 +140,9 @@ def test_records_are_those_of_the_reader_of_python(n_files, tmp_path):
         drawn = rng.choice([*pieces, sep], rng.integers(30), p=weights / weights.sum())
         text = sep.join("abc"[: rng.integers(1, 4)]) + "\n" + "".join(drawn)
         path.write_bytes(text.encode())
-        form = {"sep": sep, "multiline": multiline, "block": int(rng.integers(1, 40))}
+        form, block = CsvFormat(multiline, sep), int(rng.integers(1, 40))
         expected = by_python(text, sep, multiline)
-        tables = read_tables(path, text.split("\n")[0].split(sep), **form)
+        tables = read_tables(path, text.split("\n")[0].split(sep), (), form, block)
         if isinstance(expected, int):
             with pytest.raises(ValueError, match=f"line {expected} of"):
                 list(tables)
