@@ -25,7 +25,6 @@ from urllib.parse import unquote
 import numpy as np
 
 from mmech.checks import check_file, check_integer
-from mmech.domain.attribute import Attribute
 from mmech.domain.csv_files import (
     ADD,
     BLOCK,
@@ -34,6 +33,7 @@ from mmech.domain.csv_files import (
     read_header,
     read_tables,
 )
+from mmech.domain.dates import day_values
 from mmech.domain.domain import Domain
 from mmech.domain.frames import (
     check_flat,
@@ -42,7 +42,7 @@ from mmech.domain.frames import (
     read_table,
     read_vector,
 )
-from mmech.domain.values import is_missing
+from mmech.domain.values import is_missing, number_values
 from mmech.exceptions import ParameterError, located
 
 TABLES = (".csv", ".csv.gz", ".parquet")
@@ -159,10 +159,11 @@ def read(
             f"read needs a Domain or a Schema, got {type(domain).__name__}; read one "
             "with its from_json"
         )
-    rows = _Rows(*domain._columns(with_target=with_target), chunk_rows)
+    numbers = {own.name for own in domain.attributes if own.kind == "numeric"}
+    rows = _Rows(*domain._columns(with_target=with_target), numbers, chunk_rows)
     paths = source if isinstance(source, (list, tuple)) else [source]
     if all(map(_is_path, paths)):
-        return _of_files(_files(paths), rows, domain, csv)
+        return _of_files(_files(paths), rows, csv)
     if form:
         raise ValueError(
             f"{', '.join(form)} is for csv files, got {type(source).__name__}; leave "
@@ -187,11 +188,15 @@ def read_whole(
 
 @dataclass(frozen=True)
 class _Rows:
-    """What is read of tables: attributes, the class or None, so many rows at a time."""
+    """What is read of tables: attributes, the class or None, so many rows at a time.
+
+    Columns of `numbers` may be written in the way of a country.
+    """
 
     features: list[str]
     target: str | None
-    number: int
+    numbers: set[str]
+    most: int
 
     @property
     def names(self) -> list[str]:
@@ -201,14 +206,9 @@ class _Rows:
     def of(self, frame: Any) -> Iterator[Part]:
         """Yield the rows of a frame, at least one part."""
         table = read_table(frame)
-        column_places(
-            self.names, table.names or (), "X", "rename or select its columns"
-        )
-        for start in range(0, max(table.n_rows, 1), self.number):
-            if hasattr(frame, "iloc"):
-                part = frame.iloc[start : start + self.number]
-            else:
-                part = frame.slice(start, self.number)
+        column_places(self.names, table.names or (), "X", "rename or select columns")
+        for start in range(0, max(table.n_rows, 1), self.most):
+            part = frame[start : start + self.most]
             yield Part(part, None if self.target is None else part[self.target], None)
 
 
@@ -218,11 +218,8 @@ def _is_path(source: Any) -> bool:
 
 
 def _is_frame(source: Any) -> bool:
-    """Whether a source is a table in memory of which rows can be taken."""
-    return hasattr(source, "iloc") or (
-        hasattr(source, "slice")
-        and (hasattr(source, "columns") or hasattr(source, "num_rows"))
-    )
+    """Whether a source is a frame in memory, of pandas, polars or pyarrow."""
+    return hasattr(source, "shape") and hasattr(source, "columns")
 
 
 def _is_dataset(source: Any) -> bool:
@@ -289,8 +286,7 @@ def _of_memory(source: Any, rows: _Rows) -> Iterator[Part]:
         else:
             raise TypeError(
                 "source must be files or a frame, or must yield frames, pairs (X, y), "
-                "or arrays where there are no classes, got "
-                f"{type(entry).__name__}"
+                f"or arrays where there are no classes, got {type(entry).__name__}"
             )
 
 
@@ -302,7 +298,7 @@ Keys = dict[str, str | None]
 
 
 def _of_files(
-    files: list[tuple[Any, Keys]], rows: _Rows, domain: Domain, form: CsvFormat
+    files: list[tuple[Any, Keys]], rows: _Rows, form: CsvFormat
 ) -> Iterator[Part]:
     before = [_state(path) for path, _ in files]
     for (path, keys), state in zip(files, before, strict=True):
@@ -310,7 +306,7 @@ def _of_files(
         name = os.path.realpath(path) if isinstance(path, Path) else name_of(path)
         stop = 0
         with located(f"cannot use the data {name_of(path)!r}"):
-            for table in _tables(path, keys, rows, domain, form):
+            for table in _tables(path, keys, rows, form):
                 for X, y, _ in rows.of(table):
                     first, stop = stop, stop + len(X)
                     yield Part(X.select(rows.features), y, (name, first, stop))
@@ -396,9 +392,9 @@ def _columns(path: Any, wanted: Collection[str], form: CsvFormat) -> list[str]:
     if set(header).isdisjoint(wanted):
         fields = {*header, *(form.usual(field, number=True) for field in header)}
         cells = np.array([f for f in fields if not is_missing(f)], dtype=object)
+        is_text = number_values(cells)[1] & day_values(cells)[2]
         at_once = len(header) == 1 and any(mark in header[0] for mark in ";\t|,")
-        said = any((a._codes(cells, clip=True) >= 0).any() for a in _ANY)
-        if wanted or at_once or said:
+        if wanted or at_once or not is_text.all():
             raise ParameterError(
                 "sep",
                 "the first line of the file must name the columns that are read, but "
@@ -406,13 +402,6 @@ def _columns(path: Any, wanted: Collection[str], form: CsvFormat) -> list[str]:
                 remedy=("write their names above it", "pass the {sep=} of the file"),
             )
     return header
-
-
-_ANY = (
-    Attribute.numeric("number", cut_points=[0]),
-    Attribute.date("date", "2000-01-01", "2000-12-31", "year"),
-)
-"""Attributes that read all numbers and all dates, where these are clipped."""
 
 
 def parquet_schema(path: Any) -> Any:
@@ -423,9 +412,7 @@ def parquet_schema(path: Any) -> Any:
         return parquet.read_schema(file)
 
 
-def _tables(
-    path: Any, keys: Keys, rows: _Rows, domain: Domain, form: CsvFormat
-) -> Iterator[Any]:
+def _tables(path: Any, keys: Keys, rows: _Rows, form: CsvFormat) -> Iterator[Any]:
     """Yield what is read of a file, at least one table, with what its folders say."""
     import pyarrow
 
@@ -437,12 +424,11 @@ def _tables(
             "only one of them can say it"
         )
     if name_of(path).endswith(".parquet"):
-        tables = _ahead(_of_parquet(path, wanted, rows.number))
+        tables = _ahead(_of_parquet(path, wanted, rows.most))
     else:
         # At least two lines of the greatest length, and less than a part takes.
-        block = min(BLOCK, max(2**19, 16 * rows.number))
-        numbers = {a.name for a in domain.attributes if a.kind == "numeric"}
-        tables = read_tables(path, wanted, numbers, form, block)
+        block = min(BLOCK, max(2**19, 16 * rows.most))
+        tables = read_tables(path, wanted, rows.numbers, form, block)
     for table in tables:
         for name in said:
             value = pyarrow.scalar(keys[name], pyarrow.string())
@@ -461,9 +447,8 @@ def _of_parquet(path: Any, wanted: list[str], n_rows: int) -> Iterator[Any]:
 
     with opened(path, "Parquet") as file:
         declared = parquet.read_schema(file)
-        column_places(wanted, declared.names, "the header of the file", ADD)
-        for name in wanted:
-            check_flat(declared.field(name).type, name)
+        for j in column_places(wanted, declared.names, "the header of the file", ADD):
+            check_flat(declared.types[j], declared.names[j])
         with parquet.ParquetFile(file, read_dictionary=wanted) as table:
             for batch in table.iter_batches(batch_size=n_rows, columns=wanted):
                 yield pyarrow.Table.from_batches([batch])

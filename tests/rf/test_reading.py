@@ -428,6 +428,21 @@ def test_names_of_folders_are_columns(tmp_path):
         list(read(tmp_path, SCHEMA))
 
 
+def test_folders_may_give_all_columns(tmp_path):
+    """Their files have only columns that nobody asks for, and still their records."""
+    arrow, parquet = map(pytest.importorskip, ("pyarrow", "pyarrow.parquet"))
+    for colour, name in (("red", "a.csv"), ("blå", "b.parquet")):
+        path = tmp_path / f"colour={colour}" / name
+        path.parent.mkdir()
+        if name == "a.csv":
+            written(path, ["other,more", "x,1", "y,2"])
+        else:
+            parquet.write_table(arrow.table({"other": [1, 2, 3]}), path)
+    domain = Domain(SCHEMA.attributes[:1])
+    codes = [domain.encode(part.X).ravel() for part in read(tmp_path, domain)]
+    assert sorted(np.concatenate(codes)) == [0, 0, 1, 1, 1]
+
+
 # ---- frames and iterators ------------------------------------------------------------
 
 ROWS = {
