@@ -170,13 +170,9 @@ def read_tables(
             if not form.is_usual:
                 for name, column in columns.items():
                     held = column.combine_chunks()
-                    columns[name] = pyarrow.DictionaryArray.from_arrays(
-                        held.indices,
-                        [
-                            form.usual(text, number=name in numbers)
-                            for text in held.dictionary.to_pylist()
-                        ],
-                    )
+                    as_usual = partial(form.usual, number=name in numbers)
+                    texts = list(map(as_usual, held.dictionary.to_pylist()))
+                    columns[name] = held.from_arrays(held.indices, texts)
             yield pyarrow.table(columns) if wanted else table
 
 
@@ -249,7 +245,7 @@ def _in_utf8(blocks: Iterator[bytes], form: CsvFormat) -> Iterator[bytes]:
         for text in codecs.iterdecode(blocks, form.encoding, "surrogateescape"):
             yield text.encode(errors="surrogatepass")
     except UnicodeError:
-        raise _not_decoded("the file", form) from None
+        yield b"\xff"
 
 
 def _whole_records(
@@ -276,7 +272,12 @@ def _whole_records(
                 whole.decode()
             except UnicodeDecodeError as error:
                 line += len((whole[: error.start] + b".").splitlines()) - 1
-                raise _not_decoded(f"line {line} of the file", form) from None
+                raise ParameterError(
+                    "encoding",
+                    f"line {line} of the file is not encoded in "
+                    f"{form.encoding.upper()}, the {{encoding}} to read it in",
+                    remedy=("save the file in it", "name its own with {encoding=}"),
+                ) from None
             line += lines
             if fault:
                 raise _malformed(fault, line, fields, n_fields, form)
@@ -304,24 +305,11 @@ def _malformed(
         quote = "quote the whole field, and write each quote in it twice"
         return ParameterError("sep", need, None, ("name it with {sep=}", quote))
     if fault == 3 and not form.multiline:
-        need = (
-            f"{place} opens a quote that is not closed on the same line, which is for "
-            "{multiline=True}"
-        )
+        need = f"{place} opens a quote that is not closed there without {{multiline}}"
         lines = "read with {multiline=True} a file whose fields hold line breaks"
         return ParameterError("multiline", need, None, ("close it", lines))
     return ValueError(
         f"{place} begins a record with a field of more than "
         f"{csv.field_size_limit():,} bytes, or with a quote that is not closed before "
-        "a separator; shorten it, or close the quote and write each quote in a field "
-        "twice"
-    )
-
-
-def _not_decoded(what: str, form: CsvFormat) -> ParameterError:
-    return ParameterError(
-        "encoding",
-        f"{what} is not encoded in {form.encoding.upper()}, the {{encoding}} to read "
-        "it in",
-        remedy=("save the file in that encoding", "name its own with {encoding=}"),
+        "a separator; shorten it, or close the quote"
     )
