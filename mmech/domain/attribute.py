@@ -705,34 +705,28 @@ class Attribute:
     def _codes_of_values(
         self, values: NDArray[Any], *, clip: bool
     ) -> NDArray[np.signedinteger[Any]]:
-        if self.kind == "date":
-            return self._codes_of_dates(values, clip=clip)
-        if self.kind != "numeric":
+        if self.kind not in ("numeric", "date"):
             return self._table.codes(values)
-        numbers, bad = io.number_values(values)
-        missing = np.isnan(numbers) & ~bad
-        outside = np.isinf(numbers)
-        if self.lower is not None:
-            outside = (numbers < self.lower) | (numbers > self.upper)
-        dtype = io.code_type(self.size)
-        codes = np.searchsorted(self.cut_points, numbers, side="left").astype(dtype)
+        numbers: NDArray[Any]
+        cuts: Any = self.cut_points
+        if self.kind == "date":
+            numbers, missing, bad = dates.day_values(values)
+            lower, *cuts, end = self._first_days()
+            outside, marker = (numbers < lower) | (numbers >= end), io.OTHER_TIME
+            cuts = np.array(cuts) - 1  # the last days of periods
+        else:
+            numbers, bad = io.number_values(values)
+            missing, outside = np.isnan(numbers) & ~bad, np.isinf(numbers)
+            marker = io.INFINITE if self.lower is None else io.OUTSIDE
+            if self.lower is not None:
+                outside = (numbers < self.lower) | (numbers > self.upper)
+        codes = np.searchsorted(cuts, numbers, side="left")
+        codes = codes.astype(io.code_type(self.size))
         if not clip:  # the first and last bins already take what lies beyond
-            codes[outside] = io.INFINITE if self.lower is None else io.OUTSIDE
+            codes[outside] = marker
         codes[missing] = io.MISSING
         codes[bad] = io.NO_NUMBER
-        return codes
-
-    def _codes_of_dates(
-        self, values: NDArray[Any], *, clip: bool
-    ) -> NDArray[np.signedinteger[Any]]:
-        days, missing, bad = dates.day_values(values)
-        edges = self._first_days()
-        places = np.searchsorted(edges, days, side="right") - 1
-        codes = np.clip(places, 0, len(edges) - 2).astype(io.code_type(self.size))
-        if not clip:
-            codes[(days < edges[0]) | (days >= edges[-1])] = io.OTHER_TIME
-        codes[missing] = io.MISSING
-        if bad.any():  # names of cells, such as "2026-01", or no dates
+        if self.kind == "date" and bad.any():  # "2026-01", or no dates
             named = self._table.codes(values[bad])
             codes[bad] = np.where(named < 0, io.NO_DATE, named)
         return codes
@@ -769,76 +763,49 @@ class Attribute:
 
 def distinct_values(values: NDArray[Any], name: str) -> tuple[list[Any], bool]:
     """Return the sorted distinct values of a column, and whether some are missing."""
+    cells = values.tolist()
+    present = [cell for cell in cells if not io.is_missing(cell)]
     by_text: dict[str, Any] = {}
-    has_missing = False
-    for value in values.tolist():
-        if io.is_missing(value):
-            has_missing = True
-        elif not isinstance(value, (str, bool, int, float, np.generic)):
+    for value in present:
+        if not isinstance(value, (str, bool, int, float, np.generic)):
             raise TypeError(
                 f"{name} holds a value of type {type(value).__name__}, but each must "
                 "be a string or a number; convert it"
             )
-        else:
-            by_text.setdefault(str(value), value)
-    distinct = list(dict.fromkeys(by_text.values()))
-    try:
-        return sorted(distinct), has_missing
-    except TypeError:  # text and numbers mixed
-        key = lambda value: (type(value).__name__, str(value))  # noqa: E731
-        return sorted(distinct, key=key), has_missing
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(
-        value, bool
+        by_text.setdefault(str(value), value)
+    mixed = len({isinstance(value, str) for value in present}) > 1
+    distinct = sorted(
+        dict.fromkeys(by_text.values()),
+        key=lambda value: (type(value).__name__, str(value)) if mixed else value,
     )
-
-
-_SPANS = {"day": 31, "month": 3660}
-"""Days between the first and the last date up to which a unit is inferred."""
+    return distinct, len(present) < len(cells)
 
 
 def infer_attribute(name: str, values: NDArray[Any], n_bins: int) -> Attribute:
     """Return the attribute that a column (N,) shows, which leaks its values."""
-    are_numbers = values.dtype.kind in "iuf"
-    if not are_numbers:
-        present = [cell for cell in values.tolist() if not io.is_missing(cell)]
-        are_numbers = bool(present) and all(map(_is_number, present))
-    if not are_numbers:
-        days, missing, bad = dates.day_values(values)
-        if not (bad.any() or missing.all()):
-            first, last = int(days[~missing].min()), int(days[~missing].max())
-            unit = next(
-                (u for u, most in _SPANS.items() if last - first <= most), "year"
-            )
-            begin, end = dates.period_names(np.array([first, last]), "day")
-            other = "?" if missing.any() else None
-            return Attribute.date(name, begin, end, unit, other=other)
-        categories, has_missing = distinct_values(values, f"column {name!r} of X")
-        if has_missing or not categories:
-            categories.append("?")
-        return Attribute.categorical(name, categories)
-    numbers, _ = io.number_values(values)
-    for bad, problem in (
-        (
-            np.isnan(numbers),
-            "a missing value (empty, None or NaN), for which an inferred numeric "
-            "attribute has no cell; fill it in",
-        ),
-        (np.isinf(numbers), "infinity, which cannot be a bound; correct it"),
-    ):
-        if bad.any():
-            where = f"row {int(bad.argmax())}, column {name!r} of X"
-            raise ValueError(f"{where} holds {problem}")
-    lower, upper = (
-        (float(numbers.min()), float(numbers.max())) if numbers.size else (0.0, 1.0)
+    present = [cell for cell in values.tolist() if not io.is_missing(cell)]
+    are_numbers = bool(present) and all(
+        isinstance(cell, (int, float, np.integer, np.floating))
+        and not isinstance(cell, bool)
+        for cell in present
     )
+    if not are_numbers and values.dtype.kind not in "iuf":
+        categories, has_missing = distinct_values(values, f"column {name!r} of X")
+        more = ["?"] if has_missing or not categories else []
+        return Attribute.categorical(name, categories + more)
+    numbers, _ = io.number_values(values)
+    finite = np.isfinite(numbers)
+    if not finite.all():
+        raise ValueError(
+            f"row {int(finite.argmin())}, column {name!r} of X holds NaN, infinity or "
+            "no value, for which an inferred numeric attribute has no cell; correct it"
+        )
+    known = numbers if numbers.size else np.array([0.0, 1.0])
+    lower, upper = float(known.min()), float(known.max())
     if upper - lower <= max(1e-12 * max(abs(lower), abs(upper)), 1e-300):
         # one value in all records: any interval around it will do
-        margin = max(abs(lower), 1.0) / 2
-        lower, upper = lower - margin, upper + margin
-        lower, upper = max(lower, -np.finfo(float).max), min(upper, np.finfo(float).max)
+        margin, most = max(abs(lower), 1.0) / 2, np.finfo(float).max
+        lower, upper = max(lower - margin, -most), min(upper + margin, most)
     whole = bool(numbers.size and (numbers % 1 == 0).all()) or None
     return Attribute.numeric(
         name, lower=lower, upper=upper, n_bins=n_bins, integer=whole
