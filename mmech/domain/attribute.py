@@ -367,10 +367,12 @@ class Attribute:
             object.__setattr__(self, name, value)
 
     def _check_numeric(self, label: str) -> None:
-        if (self.lower is None) != (self.upper is None):
+        missing = (self.lower is None) + (self.upper is None)
+        if missing == 1 or (missing and not self.cut_points):
             raise ValueError(
-                f"{label} needs both lower and upper, got one of them; "
-                "give both, or cut_points alone"
+                f"{label} needs both lower and upper, or cut_points, got "
+                f"{'neither' if missing > 1 else 'one of them'}; take them from public "
+                "documentation, not from the data"
             )
         if self.lower is not None:
             remedy = "take a public bound, or cut_points without lower and upper"
@@ -390,11 +392,6 @@ class Attribute:
         if self.n_bins is not None:
             check_bins(self.n_bins, f"n_bins of {label}")
         if not cuts:
-            if self.lower is None:
-                raise ValueError(
-                    f"{label} needs lower and upper, or cut_points, got neither; "
-                    "take them from public documentation, not from the data"
-                )
             n_bins = 10 if self.n_bins is None else int(self.n_bins)
             cuts = equal_width(lower, upper, n_bins)
             if len(set(cuts)) < len(cuts) or upper in cuts:
@@ -410,16 +407,14 @@ class Attribute:
                 f"{label} has {len(cuts)} cut points, so {len(cuts) + 1} bins, but "
                 f"n_bins is {self.n_bins}; give only one of the two"
             )
-        if any(a >= b for a, b in pairwise(cuts)):
+        beyond = (
+            self.lower is not None and cuts and (cuts[0] < lower or cuts[-1] >= upper)
+        )
+        if beyond or any(a >= b for a, b in pairwise(cuts)):
             raise ValueError(
-                f"cut_points of {label} must be strictly increasing; "
-                "sort them and remove repeated ones"
-            )
-        if self.lower is not None and cuts and (cuts[0] < lower or cuts[-1] >= upper):
-            raise ValueError(
-                f"cut_points of {label} must lie inside its bounds "
-                f"{number_text(lower)} to {number_text(upper)}; "
-                "a cut outside makes a bin that stays empty, so remove it"
+                f"cut_points of {label} must be strictly increasing, and inside its "
+                "bounds if it has some; sort them, and remove those of bins that stay "
+                "empty"
             )
         n_names = len(self.categories)
         if n_names not in (0, len(cuts) + 1):
