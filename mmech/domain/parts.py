@@ -244,8 +244,16 @@ def is_in_parts(source: Any) -> bool:
     return _is_path(part) or _is_frame(part) or isinstance(part, Part)
 
 
-def of_parts(source: Any, domain: Domain, each: Callable[[Part], Any]) -> Iterator[Any]:
-    """Yield what a function makes of the parts of a source; errors name the file."""
+def of_parts(
+    source: Any, domain: Domain, each: Callable[[Part], Any], y: Any = None
+) -> Iterator[Any]:
+    """Yield what a function makes of the parts of a source; errors name the file.
+
+    Records with labels beside them, and those that are one table, are one part.
+    """
+    if y is not None or not is_in_parts(source):
+        yield each(Part(source, y, None))
+        return
     part = None
     try:
         for part in read(source, domain):

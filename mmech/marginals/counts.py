@@ -22,7 +22,7 @@ from mmech.checks import check_codes
 from mmech.domain.domain import Domain, warn_if_read
 from mmech.domain.encoding import narrow_type
 from mmech.domain.frames import read_table
-from mmech.domain.parts import Part, first_row, is_in_parts, of_parts
+from mmech.domain.parts import Part, first_row, of_parts
 from mmech.exceptions import ParameterError, located
 from mmech.operators.marginals import check_domain_shape
 
@@ -251,26 +251,23 @@ def count(records: Any, schema_or_domain: Any, y: Any = None) -> Counts:
         )
     if getattr(own, "read_from_records", False):
         warn_if_read(own, "schema", stacklevel=2)
-    both = (records,) if y is None else (records, y)
-    if any(map(is_lazy, both)):
-        return count_partitions(partial(_counted, own), *both)
-    if y is None and is_in_parts(records):
 
-        def counted(part: Part) -> Counts:
-            return _counted(own, part.X, part.y, first_row(part))
+    def counted(X: Any, y: Any = None, first_row: int = 0) -> Counts:
+        how: dict[str, Any] = {"narrow": True, "first_row": first_row}
+        if y is None:
+            return Counts(own.encode(X, **how), own.shape)
+        codes = np.column_stack(own.encode(X, y, **how))
+        return Counts(codes, (*own.shape, own.n_classes))
 
-        total: Any = sum(of_parts(records, own, counted))
-        return total
-    return _counted(own, *both)
+    if is_lazy(records) or is_lazy(y):
+        both = (records,) if y is None else (records, y)
+        return count_partitions(counted, *both)
 
+    def of_part(part: Part) -> Counts:
+        return counted(part.X, part.y, first_row(part))
 
-def _counted(schema: Any, X: Any, y: Any = None, first_row: int = 0) -> Counts:
-    """Return the counts of records, or of records and their classes, in memory."""
-    own: dict[str, Any] = {"narrow": True, "first_row": first_row}
-    if y is None:
-        return Counts(schema.encode(X, **own), schema.shape)
-    codes = np.column_stack(schema.encode(X, y, **own))
-    return Counts(codes, (*schema.shape, schema.n_classes))
+    total: Any = sum(of_parts(records, own, of_part, y))
+    return total
 
 
 def encoded_records(
@@ -325,11 +322,8 @@ def encoded_records(
         kept, times = total._codes[:, 0] > 0, total._multiplicities
         rows = total._codes[kept, 1:]
         return Counts._as_given(rows, sizes, times[kept]), int(times[~kept].sum())
-    if is_in_parts(data):
-        parts = of_parts(data, own, lambda part: encoded(part.X, first_row(part)))
-        codes, keep = map(np.concatenate, zip(*parts, strict=True))
-    else:
-        codes, keep = encoded(data)
+    parts = of_parts(data, own, lambda part: encoded(part.X, first_row(part)))
+    codes, keep = map(np.concatenate, zip(*parts, strict=True))
     codes = codes if keep.all() else codes[keep]
     return Counts._as_given(codes, sizes), len(keep) - int(keep.sum())
 
