@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property, partial
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -561,29 +561,21 @@ class Attribute:
             return tuple(BELOW.join(map(str, path)) for path in self.categories)
         if self.kind != "numeric":
             return self.categories
-        if self.categories:
-            return (*self.categories, *extra)
-        cuts, first, last = [*map(number_text, self.cut_points)], [], []
-        if self.lower is None:
-            first, last = [f"<= {cuts[0]}"], [f"> {cuts[-1]}"]
-        else:
-            cuts = [number_text(self.lower), *cuts, number_text(self.upper)]
-        bins = [f"({a}, {b}]" for a, b in pairwise(cuts)]
-        if self.lower is not None:
-            bins[0] = "[" + bins[0][1:]
-        if self.integer:
-            bins = [
-                " to ".join(map(number_text, sorted({a, b}))) if a <= b else text
-                for text, (a, b) in zip(bins, self._whole_ends(), strict=True)
-            ]
-        return (*first, *bins, *last, *extra)
+        edges = pairwise([self.lower, *self.cut_points, self.upper])
+        bins = self.categories or map(self._bin, count(), edges)
+        return (*bins, *extra)
 
-    def _whole_ends(self) -> list[tuple[float, float]]:
-        """Return the first and the last whole number of every bounded bin."""
-        ends: list[float] = [cut // 1 for cut in self.cut_points]
-        if self.lower is not None:
-            ends = [-(-self.lower // 1) - 1, *ends, self.upper // 1]
-        return [(a + 1, b) for a, b in pairwise(ends)]
+    def _bin(self, k: int, edges: tuple[Any, Any]) -> str:
+        """Return what the bin of a number between two edges is called."""
+        a, b = edges
+        if a is None:
+            return f"<= {number_text(b)}"
+        if b is None:
+            return f"> {number_text(a)}"
+        first, last = a // 1 + 1 if k else -(-a // 1), b // 1
+        if self.integer and first <= last:
+            return " to ".join(map(number_text, sorted({first, last})))
+        return f"{'(' if k else '['}{number_text(a)}, {number_text(b)}]"
 
     def at_level(self, name: str) -> Attribute:
         """Return the attribute whose categories are the nodes of a level, or its own.
