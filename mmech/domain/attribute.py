@@ -509,11 +509,8 @@ class Attribute:
         """An attribute for every column of records: itself, or the names in each."""
         if not self.columns:
             return (self,)
-        names = zip(*self.categories, strict=True)
-        return tuple(
-            Attribute.categorical(column, dict.fromkeys(in_column))
-            for column, in_column in zip(self.columns, names, strict=True)
-        )
+        columns = self._cells_by_column.items()
+        return tuple(Attribute.categorical(c, dict.fromkeys(own)) for c, own in columns)
 
     @property
     def _lowest(self) -> str:

@@ -117,24 +117,22 @@ def unknown_kind(noun: str, kinds: str, document: Mapping[str, Any]) -> ValueErr
     )
 
 
-def check_keys(entry: Mapping[str, Any], known: Sequence[str], what: str) -> None:
-    """Raise for a key that would be ignored, and name the nearest that would not."""
-    if not isinstance(entry, Mapping):
-        raise TypeError(f"{what}, which must be an object")
-    for key in entry:
-        if key in known or key in _REMARKS:
-            continue
-        hint = nearest(key, known, f"it may have {', '.join(known)}")
-        raise ValueError(f"unknown key {key!r:.60} of {what}; {hint}")
-
-
-def _check_has(entry: Mapping[str, Any], keys: Sequence[str], what: str) -> None:
-    """Raise for a key that is missing."""
+def check_keys(
+    entry: Mapping[str, Any],
+    known: Sequence[str] | None,
+    what: str,
+    needed: Sequence[str] = (),
+) -> None:
+    """Raise for a key that is missing, or that is not known and would be ignored."""
     if not isinstance(entry, Mapping):
         raise TypeError(f"{what}, which must be an object, got {entry!r:.40}")
-    for key in keys:
+    for key in needed:
         if key not in entry:
             raise ValueError(f"{what} needs {key!r}; add it")
+    for key in entry:
+        if known is not None and key not in known and key not in _REMARKS:
+            hint = nearest(key, known, f"it may have {', '.join(known)}")
+            raise ValueError(f"unknown key {key!r:.60} of {what}; {hint}")
 
 
 # ---- attributes ----------------------------------------------------------------
@@ -147,18 +145,16 @@ def marked(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def described_target(entry: Any) -> dict[str, Any]:
     """Return the arguments of an attribute whose categories are classes."""
-    what = "the target"
-    _check_has(entry, ("name", "categories"), what)
-    check_keys(entry, ("name", "type", "categories"), what)
+    known, needed = ("name", "type", "categories"), ("name", "categories")
+    check_keys(entry, known, "the target", needed)
     categories = entry["categories"]
     return {"name": entry["name"], "kind": "categorical", "categories": categories}
 
 
 def _with_tree(entry: Mapping[str, Any], what: str) -> dict[str, Any]:
     """Return the entry of a hierarchy as the one of categories with levels."""
-    _check_has(entry, ("tree",), what)
     kept = ("name", "type", "other", "monotone")
-    check_keys(entry, (*kept, "tree", "levels", "columns"), what)
+    check_keys(entry, (*kept, "tree", "levels", "columns"), what, ("tree",))
     own = read_tree(
         entry["name"], entry["tree"], entry.get("levels"), entry.get("columns", ())
     )
@@ -180,7 +176,7 @@ def described_attributes(
         )
     attributes = []
     for entry in document["features"]:
-        _check_has(entry, ("name", "type"), "an entry of features")
+        check_keys(entry, None, "an entry of features", ("name", "type"))
         fields: dict[str, Any] = {"name": entry["name"]}
         what = f"attribute {entry['name']!r:.60}"
         if entry["type"] == "hierarchy":
@@ -190,9 +186,8 @@ def described_attributes(
         own_keys: tuple[str, ...] = FIELDS[kind]
         if kind not in _NEEDED:
             own_keys = (*FIELDS["categorical"], "ordered")
-        check_keys(entry, ("name", "type", *own_keys), what)
-        needed = _NEEDED.get(kind, ("categories",))
-        _check_has(entry, () if "cut_points" in entry else needed, f"{what},")
+        needed = () if "cut_points" in entry else _NEEDED.get(kind, ("categories",))
+        check_keys(entry, ("name", "type", *own_keys), what, needed)
         if kind == "numeric" and "cut_points" not in entry:
             fields |= {"n_bins": n_bins}
         fields |= {key: entry[key] for key in own_keys if key in entry}
