@@ -128,7 +128,7 @@ def check_keys(
         raise TypeError(f"{what}, which must be an object, got {entry!r:.40}")
     for key in needed:
         if key not in entry:
-            raise ValueError(f"{what} needs {key!r}; add it")
+            raise ValueError(f"{key!r} is missing in {what}; add it")
     for key in entry:
         if known is not None and key not in known and key not in _REMARKS:
             hint = nearest(key, known, f"it may have {', '.join(known)}")
