@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -73,8 +73,7 @@ class Table:
             others = f" and requires the columns {', '.join(more)}" if more else ""
             raise ValueError(
                 f"X has {len(self.columns)} columns but the {noun} has {d} attributes"
-                f"{others}; pass them in {noun} order, a frame, or name the columns "
-                "with columns="
+                f"{others}; pass them in {noun} order, or name them, as a frame does"
             )
         return places[:d], places[d:]
 
@@ -137,26 +136,9 @@ def _plain(column: Any) -> NDArray[Any]:
     return values.astype(str) if values.dtype.kind == "S" else values
 
 
-def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
-    """View a frame, array, dictionary of columns or list of rows as a `Table`.
-
-    `columns` names the columns of an array or of rows.
-    """
-    table = X if isinstance(X, Table) else _viewed(in_memory(X))
-    if columns is None:
-        return table
-    if table.names is not None:
-        raise ValueError(
-            "columns= names the columns of an array or of rows, got a table that names "
-            "its own; leave columns out"
-        )
-    names = tuple(map(str, columns))
-    if len(names) != len(table.columns) and (table.n_rows or len(table.columns)):
-        raise ValueError(
-            f"columns has {len(names)} names but X has {len(table.columns)} columns; "
-            "give one name per column"
-        )
-    return replace(table, names=names)
+def read_table(X: Any) -> Table:
+    """View a frame, array, dictionary of columns or list of rows as a `Table`."""
+    return X if isinstance(X, Table) else _viewed(in_memory(X))
 
 
 def _viewed(X: Any) -> Table:

@@ -308,7 +308,7 @@ def encoded_records(
             names, _ = domain._columns(with_target=False)
             table.locate(names, "domain")
             table = replace(table, names=tuple(names))
-        return own._encode(table, None, narrow=True, first_row=first, **policies)
+        return own._encode(table, narrow=True, first_row=first, **policies)
 
     if is_lazy(data):
 
