@@ -164,14 +164,9 @@ def _viewed(X: Any) -> Table:
         names = X
     else:
         return _unnamed(X)
-    names, lengths = tuple(map(str, names)), list(map(len, columns)) or [len(X)]
-    for name, length in zip(names, lengths, strict=False):
-        if length != lengths[0]:
-            raise ValueError(
-                f"every column of X needs one value per record, but {names[0]!r} has "
-                f"{lengths[0]} and {name!r} has {length}; make them equal"
-            )
-    return Table(lengths[0], columns, names)
+    names = tuple(map(str, names))
+    _check_alike("column", columns, names)
+    return Table(len(columns[0] if columns else X), columns, names)
 
 
 _LAZY = ("collect", "compute", "execute")
@@ -193,6 +188,16 @@ def in_memory(X: Any, name: str = "X") -> Any:
         f"{name} must be in memory, got a lazy {type(X).__name__}; call .{method}() on "
         "it first"
     )
+
+
+def _check_alike(kind: str, parts: Sequence[Any], names: Sequence[Any]) -> None:
+    """Raise unless all rows, or all columns, of a table have equally many values."""
+    for name, part in zip(names, parts, strict=True):
+        if len(part) != len(parts[0]):
+            raise ValueError(
+                f"every {kind} of X needs equally many values, but {kind} {names[0]!r} "
+                f"has {len(parts[0])} and {kind} {name!r} has {len(part)}; correct one"
+            )
 
 
 def _is_column(values: Any) -> bool:
@@ -221,16 +226,8 @@ def _unnamed(X: Any) -> Table:
         array = X if isinstance(X, np.ma.MaskedArray) else np.asarray(X)
         shape, columns = array.shape, array.T
     elif all(_is_column(row) and not isinstance(row, Set) for row in X):
-        # Cells of masked rows may be missing.
-        rows = [r.tolist() if isinstance(r, np.ma.MaskedArray) else r for r in X]
-        shape, columns = (len(X), 0), []
-        for number, row in enumerate(rows):
-            if len(row) != len(rows[0]):
-                raise ValueError(
-                    f"row {number} of X has {len(row)} values but row 0 has "
-                    f"{len(rows[0])}; every row needs one value per column"
-                )
-        columns = list(zip(*rows, strict=True))
+        _check_alike("row", X, range(len(X)))
+        shape, columns = (len(X), 0), list(zip(*X, strict=True))
     else:
         shape = (len(X),)
     if len(shape) != 2:

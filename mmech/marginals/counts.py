@@ -98,7 +98,8 @@ class Counts:
         shape = check_domain_shape(domain_shape)
         array = check_codes(codes, shape)
         self.domain_shape, self._chunks = shape, chunk_names(chunk_id)
-        self._codes, self._multiplicities = occupied_cells([(array.T, None)], shape)
+        once = np.broadcast_to(np.int64(1), len(array))
+        self._codes, self._multiplicities = occupied_cells([(array.T, once)], shape)
 
     @classmethod
     def _as_given(
@@ -110,8 +111,8 @@ class Counts:
         stands for once.
         """
         array = np.asarray(codes).astype(narrow_type(domain_shape), copy=False)
-        times = np.ones(len(array), np.int64) if times is None else times
-        return cls._of(tuple(domain_shape), array, times)
+        once = np.broadcast_to(np.int64(1), len(array))
+        return cls._of(tuple(domain_shape), array, once if times is None else times)
 
     @classmethod
     def _of(
@@ -136,34 +137,17 @@ class Counts:
                 "differ; both must be over the same domain"
             )
         check_chunks(self._chunks, other._chunks)
-        names = self._chunks | other._chunks
-        return self._joined(other._codes.T, other._multiplicities, names)
+        if self._total() + other._total() > MOST_RECORDS:
+            raise OverflowError(
+                "counts must be of at most 2^62 records; release them in parts"
+            )
+        parts = [(own._codes.T, own._multiplicities) for own in (self, other)]
+        cells = occupied_cells(parts, self.domain_shape)
+        return self._of(self.domain_shape, *cells, self._chunks | other._chunks)
 
     def __radd__(self, other: object) -> Counts:
         """Return these counts for zero, where `sum` starts."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
-
-    def _with(self, columns: Columns) -> Counts:
-        """Return these counts with more records, whose codes are inside of the domain.
-
-        All of them have the name of these counts.
-        """
-        return self._joined(columns, None, self._chunks)
-
-    def _joined(
-        self,
-        columns: Columns,
-        multiplicities: NDArray[np.int64] | None,
-        chunks: frozenset[Hashable],
-    ) -> Counts:
-        more = len(columns[0]) if multiplicities is None else int(multiplicities.sum())
-        if self._total() + more > MOST_RECORDS:
-            raise OverflowError(
-                "counts must be of at most 2^62 records; release them in parts"
-            )
-        parts = [(self._codes.T, self._multiplicities), (columns, multiplicities)]
-        cells = occupied_cells(parts, self.domain_shape)
-        return self._of(self.domain_shape, *cells, chunks)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Counts):
@@ -448,13 +432,13 @@ def check_chunks(known: Set[Hashable], new: Set[Hashable]) -> None:
 
 
 def occupied_cells(
-    parts: Sequence[tuple[Columns, NDArray[np.int64] | None]],
+    parts: Sequence[tuple[Columns, NDArray[np.int64]]],
     domain_shape: tuple[int, ...],
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return distinct rows (M, d) in lexicographic order, and how often each occurs.
 
-    A part is columns of codes inside the domain, and how often each row is there;
-    ``None`` stands for once. The rows are unsigned integers.
+    A part is columns of codes inside the domain, and how often each row is there. The
+    rows are unsigned integers.
     """
     n_rows = sum(len(columns[0]) for columns, _ in parts)
     n_cells = math.prod(domain_shape)
@@ -464,8 +448,7 @@ def occupied_cells(
             for start in range(0, len(columns[0]), _BLOCK):
                 rows = slice(start, start + _BLOCK)
                 (cells,) = _numbered([c[rows] for c in columns], domain_shape)
-                added = 1 if multiplicities is None else multiplicities[rows]
-                np.add.at(table, cells.astype(np.intp), added)
+                np.add.at(table, cells.astype(np.intp), multiplicities[rows])
         found = np.flatnonzero(table != 0)
         return _rows_of(found, domain_shape), table[found]
     joined = [np.concatenate(both) for both in zip(*(c for c, _ in parts), strict=True)]
@@ -480,12 +463,7 @@ def occupied_cells(
         ordered = word[order]
         new[1:] |= ordered[1:] != ordered[:-1]
     firsts = np.flatnonzero(new)
-    times = np.concatenate(
-        [
-            np.ones(len(columns[0]), np.int64) if numbers is None else numbers
-            for columns, numbers in parts
-        ]
-    )
+    times = np.concatenate([numbers for _, numbers in parts])
     codes = np.empty((firsts.size, len(joined)), narrow_type(domain_shape))
     for i, column in enumerate(joined):
         codes[:, i] = column[order[firsts]]
