@@ -280,7 +280,7 @@ def _whole_records(
                 ) from None
             line += lines
             if fault:
-                raise _malformed(fault, line, fields, n_fields, form)
+                raise _malformed(fault, line, fields, n_fields, longest)
             if end:
                 yield whole, number
             again = bool(end) and not n_fields  # the header alone was looked at
@@ -288,7 +288,7 @@ def _whole_records(
 
 
 def _malformed(
-    fault: int, line: int, fields: int, n_fields: int, form: CsvFormat
+    fault: int, line: int, fields: int, n_fields: int, longest: int
 ) -> ValueError:
     """Return the error for what the kernel finds wrong with the record in a line."""
     place = f"line {line} of the file"
@@ -300,16 +300,13 @@ def _malformed(
             f"{place} has {number_of(fields, 'field')} but the header has {n_fields}; "
             f"{remedy}"
         )
-    if fault == 2:
-        need = f"{place} has other text than {{sep}} after a closing quote"
-        quote = "quote the whole field, and write each quote in it twice"
-        return ParameterError("sep", need, None, ("name it with {sep=}", quote))
-    if fault == 3 and not form.multiline:
-        need = f"{place} opens a quote that is not closed there without {{multiline}}"
-        lines = "read with {multiline=True} a file whose fields hold line breaks"
-        return ParameterError("multiline", need, None, ("close it", lines))
-    return ValueError(
-        f"{place} begins a record with a field of more than "
-        f"{csv.field_size_limit():,} bytes, or with a quote that is not closed before "
-        "a separator; shorten it, or close the quote"
+    return ParameterError(
+        "sep",
+        f"{place} opens a quote that ends before no {{sep}} and no end of a line, or a "
+        f"field of more than {longest:,} bytes",
+        remedy=(
+            "write each quote in a field twice",
+            "name the {sep=} of the file",
+            "read with {multiline=True} a file whose fields hold line breaks",
+        ),
     )
