@@ -76,12 +76,10 @@ def check_name(value: Any, name: str) -> str:
         raise TypeError(
             f"{name} must be a string, got {type(value).__name__}; convert it"
         )
-    if not value:
-        raise ValueError(f"{name} must not be empty; give it a name")
-    if len(value) > LONGEST_NAME:
+    if not 0 < len(value) <= LONGEST_NAME:
         raise ValueError(
-            f"{name} must have at most {LONGEST_NAME:,} characters, got "
-            f"{len(value):,}; shorten it"
+            f"{name} must have 1 to {LONGEST_NAME:,} characters, got {len(value):,}; "
+            "rename it"
         )
     check_encodable(value, name)
     return value
@@ -407,9 +405,7 @@ class Attribute:
                 f"{label} has {len(cuts)} cut points, so {len(cuts) + 1} bins, but "
                 f"n_bins is {self.n_bins}; give only one of the two"
             )
-        beyond = (
-            self.lower is not None and cuts and (cuts[0] < lower or cuts[-1] >= upper)
-        )
+        beyond = self.lower is not None and not all(lower <= c < upper for c in cuts)
         if beyond or any(a >= b for a, b in pairwise(cuts)):
             raise ValueError(
                 f"cut_points of {label} must be strictly increasing, and inside its "
@@ -453,15 +449,10 @@ class Attribute:
                 for category, members in dict(self.groups).items()
             }
             members = [member for group in groups.values() for member in group]
-            if not set(groups) <= set(cells):
+            if not set(groups) <= set(cells) or len(set(members)) < len(members):
                 raise ValueError(
-                    f"every group of {label} must be one of its categories; "
-                    "add the category or rename the group"
-                )
-            if len(set(members)) < len(members):
-                raise ValueError(
-                    f"a raw value may occur in one group of {label} only; "
-                    "remove it from the others"
+                    f"every group of {label} must be one of its categories, and a raw "
+                    "value in one group only; add the category, or remove the value"
                 )
             self._set(groups=groups)
         if self.value_map is not None:

@@ -25,23 +25,10 @@ from urllib.parse import unquote
 import numpy as np
 
 from mmech.checks import check_file, check_integer
-from mmech.domain.csv_files import (
-    ADD,
-    BLOCK,
-    CsvFormat,
-    opened,
-    read_header,
-    read_tables,
-)
+from mmech.domain import csv_files, frames
+from mmech.domain.csv_files import CsvFormat, opened
 from mmech.domain.dates import day_values
 from mmech.domain.domain import Domain
-from mmech.domain.frames import (
-    check_flat,
-    column_places,
-    in_memory,
-    read_table,
-    read_vector,
-)
 from mmech.domain.values import is_missing, number_values
 from mmech.exceptions import ParameterError, located
 
@@ -180,10 +167,10 @@ def read_whole(
     Parameters and errors are those of `read`.
     """
     parts = list(read(source, domain, with_target=with_target, **form))
-    X = np.concatenate([read_table(part.X).cells() for part in parts])
+    X = np.concatenate([frames.read_table(part.X).cells() for part in parts])
     if parts[0].y is None:
         return Part(X, None, None)
-    return Part(X, np.concatenate([read_vector(part.y) for part in parts]), None)
+    return Part(X, np.concatenate([frames.read_vector(part.y) for part in parts]), None)
 
 
 @dataclass(frozen=True)
@@ -205,8 +192,10 @@ class _Rows:
 
     def of(self, frame: Any) -> Iterator[Part]:
         """Yield the rows of a frame, at least one part."""
-        table = read_table(frame)
-        column_places(self.names, table.names or (), "X", "rename or select columns")
+        table = frames.read_table(frame)
+        frames.column_places(
+            self.names, table.names or (), "X", "rename or select columns"
+        )
         for start in range(0, max(table.n_rows, 1), self.most):
             part = frame[start : start + self.most]
             yield Part(part, None if self.target is None else part[self.target], None)
@@ -274,7 +263,7 @@ def first_row(part: Part) -> int:
 
 def _of_memory(source: Any, rows: _Rows) -> Iterator[Part]:
     """Yield the parts of a frame, a dataset, or of what yields frames or parts."""
-    source = in_memory(source, "source")
+    source = frames.in_memory(source, "source")
     if _is_dataset(source):
         source = source.to_batches()
     elif _is_frame(source) or isinstance(source, Mapping):
@@ -396,7 +385,7 @@ def _columns(path: Any, wanted: Collection[str], form: CsvFormat) -> list[str]:
     """Return the names of the columns of a file; no line of records passes for them."""
     if name_of(path).endswith(".parquet"):
         return list(parquet_schema(path).names)
-    header = read_header(path, form)
+    header = csv_files.read_header(path, form)
     if set(header).isdisjoint(wanted):
         fields = {*header, *(form.usual(field, number=True) for field in header)}
         cells = np.array([f for f in fields if not is_missing(f)], dtype=object)
@@ -435,8 +424,8 @@ def _tables(path: Any, keys: Keys, rows: _Rows, form: CsvFormat) -> Iterator[Any
         tables = _ahead(_of_parquet(path, wanted, rows.most))
     else:
         # At least two lines of the greatest length, and less than a part takes.
-        block = min(BLOCK, max(2**19, 16 * rows.most))
-        tables = read_tables(path, wanted, rows.numbers, form, block)
+        block = min(csv_files.BLOCK, max(2**19, 16 * rows.most))
+        tables = csv_files.read_tables(path, wanted, rows.numbers, form, block)
     for table in tables:
         for name in said:
             value = pyarrow.scalar(keys[name], pyarrow.string())
@@ -455,8 +444,10 @@ def _of_parquet(path: Any, wanted: list[str], n_rows: int) -> Iterator[Any]:
 
     with opened(path, "Parquet") as file:
         declared = parquet.read_schema(file)
-        for j in column_places(wanted, declared.names, "the header of the file", ADD):
-            check_flat(declared.types[j], declared.names[j])
+        for j in frames.column_places(
+            wanted, declared.names, "the header of the file", csv_files.ADD
+        ):
+            frames.check_flat(declared.types[j], declared.names[j])
         with parquet.ParquetFile(file, read_dictionary=wanted) as table:
             for batch in table.iter_batches(batch_size=n_rows, columns=wanted):
                 yield pyarrow.Table.from_batches([batch])

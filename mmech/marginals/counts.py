@@ -369,18 +369,12 @@ def _delayed_parts(table: Any, name: str) -> list[Any]:
             f"{name} must be lazy where the other of X and y is, got "
             f"{type(table).__name__}; give both to Dask, or compute() both"
         )
-    if isinstance(table, (list, tuple)):
-        if len({part.key for part in table}) < len(table):
-            raise ValueError(
-                f"{name} has a delayed part twice; every record counts once"
-            )
-        return list(table)
-    if not hasattr(type(table), "to_delayed"):
-        raise TypeError(
-            f"{name} must be a Dask frame, a Dask array or a list of delayed parts, "
-            f"got {type(table).__name__}; put it into a list"
-        )
-    return list(np.ravel(table.to_delayed()))
+    if hasattr(type(table), "to_delayed"):
+        return list(np.ravel(table.to_delayed()))
+    parts = list(table) if isinstance(table, (list, tuple)) else [table]
+    if len({part.key for part in parts}) < len(parts):
+        raise ValueError(f"{name} has a delayed part twice; every record counts once")
+    return parts
 
 
 def _check_as_many(partitions: list[int]) -> None:
