@@ -316,7 +316,7 @@ class Domain:
         **policies: str,
     ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Return the cells of all records, and which records are not left out."""
-        check_policies(self.attributes, self._noun, **policies)
+        check_policies(self.attributes, **policies)
         table = read_table(X)
         names, _ = self._columns(with_target=False)
         positions, _ = table.locate(names, self._noun)
@@ -366,7 +366,7 @@ class Domain:
         [Misfit(row=1, column='shape', value='squre',
                 problem='a value outside the domain of the attribute')]
         """
-        check_policies(self.attributes, self._noun, handle_unknown=handle_unknown)
+        check_policies(self.attributes, handle_unknown=handle_unknown)
         table = read_table(X)
         names, _ = self._columns(with_target=False)
         positions, _ = table.locate(names, self._noun)

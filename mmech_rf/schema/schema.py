@@ -230,7 +230,7 @@ class Schema(Domain):
         (array([[1, 0]]), array([0]), array([1]))
         """
         policies = {"handle_unknown": handle_unknown, "handle_missing": handle_missing}
-        check_policies(self.attributes, self._noun, **policies)
+        check_policies(self.attributes, **policies)
         if y is None:
             _check_queries(policies, return_index=return_index)
         table = read_table(X)
@@ -336,7 +336,7 @@ class Schema(Domain):
         [Misfit(row=1, column='shape', value='squre',
                 problem='a value outside the domain of the attribute')]
         """
-        check_policies(self.attributes, self._noun, handle_unknown=handle_unknown)
+        check_policies(self.attributes, handle_unknown=handle_unknown)
         table = read_table(X)
         features, required = table.locate(
             self.names, self._noun, self.required, read_required=y is not None
