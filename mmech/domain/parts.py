@@ -224,13 +224,11 @@ def is_in_parts(source: Any) -> bool:
     if not isinstance(source, (list, tuple)):
         return _is_path(source) or isinstance(source, Iterator) or _is_dataset(source)
     first = source[0] if source else None
-    part = first[0] if isinstance(first, tuple) and len(first) == 2 else first
-    if isinstance(part, np.ndarray):
-        return part.ndim == 2
-    texts = all(isinstance(entry, str) for entry in source)
-    if texts and not all(e.endswith(TABLES) or os.path.isdir(e) for e in source):
-        return False  # a column of values, which no message may take for names of files
-    return _is_path(part) or _is_frame(part) or isinstance(part, Part)
+    if _is_path(first):  # no message may take a column of values for names of files
+        texts = [entry for entry in source if isinstance(entry, str)]
+        return all(text.endswith(TABLES) or os.path.isdir(text) for text in texts)
+    X = first[0] if isinstance(first, tuple) and len(first) == 2 else first
+    return isinstance(X, Part) or _is_frame(X) or getattr(X, "ndim", 0) == 2
 
 
 def of_parts(
