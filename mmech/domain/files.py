@@ -64,16 +64,13 @@ def read_document(source: Any, noun: str) -> dict[str, Any]:
         )
     try:
         document = parsed_json(text)
+        if not isinstance(document, dict):
+            raise ValueError(f"an object is needed, got {type(document).__name__}")
     except ValueError as error:
         raise ValueError(
             f"the {noun} is not valid JSON ({error}); correct the file, and check "
             f"that it is the {noun}, not the records"
         ) from None
-    if not isinstance(document, dict):
-        raise ValueError(
-            f"the {noun} must be a JSON object, got {type(document).__name__}; "
-            "check the file"
-        )
     features = document.get("features")
     for entry in features if folder and isinstance(features, list) else ():
         if isinstance(entry, dict) and isinstance(entry.get("tree"), str):

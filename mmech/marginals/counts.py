@@ -150,9 +150,7 @@ class Counts:
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Counts):
-            return NotImplemented
-        return (
+        return isinstance(other, Counts) and (
             self.domain_shape == other.domain_shape
             and np.array_equal(self._codes, other._codes)
             and np.array_equal(self._multiplicities, other._multiplicities)
