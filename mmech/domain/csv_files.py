@@ -12,10 +12,10 @@ import codecs
 import csv
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain, islice
 from typing import Any, BinaryIO, Self, TypeAlias
 
@@ -96,24 +96,22 @@ class CsvFormat:
         """Whether all fields mean what Python reads in them."""
         return (self.decimal, self.thousands) == (".", None) and not self.na
 
-    @cached_property
-    def _grouped(self) -> re.Pattern[str]:
-        """Numbers in groups of three digits, or of two before three: 12,34,567."""
+    def usual(self, fields: Iterable[str], *, number: bool) -> list[str]:
+        """Return fields of a column as Python writes them."""
         mark, point = re.escape(self.thousands or ""), re.escape(self.decimal)
+        # Groups of three digits, or of two before one of three, as in 12,34,567.
         groups = rf"\d{{1,3}}(?:{mark}\d{{3}})+|\d{{1,2}}(?:{mark}\d\d)+{mark}\d{{3}}"
-        return re.compile(rf"\s*[+-]?(?!0)(?:{groups})(?:{point}\d*)?\s*")
-
-    def usual(self, field: str, *, number: bool) -> str:
-        """Return a field as Python writes it."""
-        if field in ((self.na,) if isinstance(self.na, str) else self.na):
-            return ""
-        if not number:
-            return field
-        if self.thousands and self._grouped.fullmatch(field):
-            field = field.replace(self.thousands, "")
+        grouped = re.compile(rf"\s*[+-]?(?!0)(?:{groups})(?:{point}\d*)?\s*")
         # A point that is no decimal mark must not be read as one: it takes its place.
         swapped = str.maketrans(f".{self.decimal}", f"{self.decimal}.")
-        return field.translate(swapped)
+        na = (self.na,) if isinstance(self.na, str) else tuple(self.na)
+        written = []
+        for field in fields:
+            own = "" if field in na else field
+            if number and self.thousands and grouped.fullmatch(own):
+                own = own.replace(self.thousands, "")
+            written.append(own.translate(swapped) if number else own)
+        return written
 
 
 def read_header(source: Source, form: CsvFormat = CsvFormat()) -> list[str]:
@@ -170,8 +168,9 @@ def read_tables(
             if not form.is_usual:
                 for name, column in columns.items():
                     held = column.combine_chunks()
-                    as_usual = partial(form.usual, number=name in numbers)
-                    texts = list(map(as_usual, held.dictionary.to_pylist()))
+                    texts = form.usual(
+                        held.dictionary.to_pylist(), number=name in numbers
+                    )
                     columns[name] = held.from_arrays(held.indices, texts)
             yield pyarrow.table(columns) if wanted else table
 

@@ -385,7 +385,7 @@ def _columns(path: Any, wanted: Collection[str], form: CsvFormat) -> list[str]:
         return list(parquet_schema(path).names)
     header = csv_files.read_header(path, form)
     if set(header).isdisjoint(wanted):
-        fields = {*header, *(form.usual(field, number=True) for field in header)}
+        fields = {*header, *form.usual(header, number=True)}
         cells = np.array([f for f in fields if not is_missing(f)], dtype=object)
         is_text = number_values(cells)[1] & day_values(cells)[2]
         at_once = len(header) == 1 and any(mark in header[0] for mark in ";\t|,")
