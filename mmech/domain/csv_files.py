@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.checks import check_text, nearest, number_of
+from mmech.checks import check_choice, check_text, number_of
 from mmech.domain.frames import column_places, read_table
 from mmech.exceptions import ParameterError
 
@@ -63,11 +63,8 @@ class CsvFormat:
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
         """Return the format of these options, or raise for one that does not exist."""
-        known = cls.__annotations__
         for name in options:
-            if name not in known:
-                hint = nearest(name, known, f"choose from {', '.join(known)}")
-                raise TypeError(f"there is no option {name!r} of csv files; {hint}")
+            check_choice(name, "an option of csv files", cls.__annotations__)
         return cls(**options)
 
     def __post_init__(self) -> None:
@@ -267,10 +264,11 @@ def _whole_records(
             )
             end, lines, number, fault, fields = out.tolist()
             whole, rest = rest[:end], rest[end:]
+            seen = whole + (rest.splitlines()[0] if fault else b"")
             try:
-                whole.decode()
+                seen.decode()
             except UnicodeDecodeError as error:
-                line += len((whole[: error.start] + b".").splitlines()) - 1
+                line += len((seen[: error.start] + b".").splitlines()) - 1
                 raise ParameterError(
                     "encoding",
                     f"line {line} of the file is not encoded in "

@@ -154,6 +154,17 @@ def test_records_are_those_of_the_reader_of_python(n_files, tmp_path):
     assert outcomes == {int, list}
 
 
+@pytest.mark.parametrize("cells", ["x,1", "x"], ids=["whole", "cut off"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "gbk"])
+def test_a_line_that_is_not_decoded_is_named(encoding, cells, tmp_path):
+    """Also where it does not parse either."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(f"size,other\n3,x\n4,{cells}".encode(encoding) + b"\xff")
+    form = CsvFormat(encoding=encoding)
+    with pytest.raises(ValueError, match=f"line 3 .*{encoding.upper()}, the encoding"):
+        list(read_tables(path, ["size"], (), form))
+
+
 def broken_file(rng):
     """Return the bytes of a file that is no table of SCHEMA, and all its cells."""
     rows = [
