@@ -29,6 +29,9 @@ from mmech.operators.marginals import check_domain_shape
 Columns: TypeAlias = Sequence[NDArray[Any]] | NDArray[Any]
 """Codes of rows, attribute by attribute: shape (d, N), or d arrays of shape (N,)."""
 
+Cells: TypeAlias = tuple[NDArray[Any], NDArray[np.int64]]
+"""Codes of rows (M, d), and how often each is there (M,)."""
+
 MOST_RECORDS = 2**62
 """Arithmetic: most records that are counted, so that sums stay inside int64."""
 
@@ -87,11 +90,6 @@ class Counts:
 
     __slots__ = ("_chunks", "_codes", "_multiplicities", "domain_shape")
 
-    domain_shape: tuple[int, ...]
-    _codes: NDArray[Any]
-    _multiplicities: NDArray[np.int64]
-    _chunks: frozenset[Hashable]
-
     def __init__(
         self, codes: ArrayLike, domain_shape: Any, *, chunk_id: Hashable | None = None
     ) -> None:
@@ -112,19 +110,16 @@ class Counts:
         """
         array = np.asarray(codes).astype(narrow_type(domain_shape), copy=False)
         once = np.broadcast_to(np.int64(1), len(array))
-        return cls._of(tuple(domain_shape), array, once if times is None else times)
+        cells = array, once if times is None else times
+        return cls._of(tuple(domain_shape), cells, frozenset())
 
     @classmethod
     def _of(
-        cls,
-        shape: tuple[int, ...],
-        codes: NDArray[Any],
-        multiplicities: NDArray[np.int64],
-        chunks: frozenset[Hashable] = frozenset(),
+        cls, shape: tuple[int, ...], cells: Cells, chunks: frozenset[Hashable]
     ) -> Counts:
         found = cls.__new__(cls)
-        found.domain_shape, found._codes = shape, codes
-        found._multiplicities, found._chunks = multiplicities, chunks
+        found.domain_shape, found._chunks = shape, chunks
+        found._codes, found._multiplicities = cells
         return found
 
     def __add__(self, other: object) -> Counts:
@@ -143,7 +138,7 @@ class Counts:
             )
         parts = [(own._codes.T, own._multiplicities) for own in (self, other)]
         cells = occupied_cells(parts, self.domain_shape)
-        return self._of(self.domain_shape, *cells, self._chunks | other._chunks)
+        return self._of(self.domain_shape, cells, self._chunks | other._chunks)
 
     def __radd__(self, other: object) -> Counts:
         """Return these counts for zero, where `sum` starts."""
@@ -167,8 +162,8 @@ class Counts:
 
     def _named(self, chunk_id: Hashable | None) -> Counts:
         """Return these counts under one name, in place of those of their parts."""
-        own = self.domain_shape, self._codes, self._multiplicities
-        return self._of(*own, chunk_names(chunk_id))
+        cells = self._codes, self._multiplicities
+        return self._of(self.domain_shape, cells, chunk_names(chunk_id))
 
     def _total(self) -> int:
         """Return the number of records. Sensitive."""
@@ -424,9 +419,8 @@ def check_chunks(known: Set[Hashable], new: Set[Hashable]) -> None:
 
 
 def occupied_cells(
-    parts: Sequence[tuple[Columns, NDArray[np.int64]]],
-    domain_shape: tuple[int, ...],
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    parts: Sequence[tuple[Columns, NDArray[np.int64]]], domain_shape: tuple[int, ...]
+) -> Cells:
     """Return distinct rows (M, d) in lexicographic order, and how often each occurs.
 
     A part is columns of codes inside the domain, and how often each row is there. The
