@@ -148,17 +148,13 @@ def described_target(entry: Any) -> dict[str, Any]:
     return {"name": entry["name"], "kind": "categorical", "categories": categories}
 
 
-def _with_tree(entry: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """Return the entry of a hierarchy as the one of categories with levels."""
-    kept = ("name", "type", "other", "monotone")
-    check_keys(entry, (*kept, "tree", "levels", "columns"), what, ("tree",))
-    own = read_tree(
-        entry["name"], entry["tree"], entry.get("levels"), entry.get("columns", ())
-    )
-    if "levels" in own:
-        own["levels"] = own["levels"].items()
-    rest = {key: value for key, value in entry.items() if key in kept}
-    return rest | own | {"type": "categorical"}
+def _described_tree(entry: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """Return the arguments of an attribute whose categories are a tree."""
+    known = ("name", "type", "other", "monotone", "tree", "levels", "columns")
+    check_keys(entry, known, what, ("tree",))
+    tree = entry["tree"], entry.get("levels"), entry.get("columns", ())
+    own = {key: entry[key] for key in ("name", "other", "monotone") if key in entry}
+    return {**own, "kind": "categorical", **read_tree(entry["name"], *tree)}
 
 
 def described_attributes(
@@ -176,9 +172,10 @@ def described_attributes(
         check_keys(entry, None, "an entry of features", ("name", "type"))
         fields: dict[str, Any] = {"name": entry["name"]}
         what = f"attribute {entry['name']!r:.60}"
-        if entry["type"] == "hierarchy":
-            entry = _with_tree(entry, what)
         check_choice(entry["type"], f"the type of {what}", (*KINDS, "hierarchy"))
+        if entry["type"] == "hierarchy":
+            attributes.append(_described_tree(entry, what))
+            continue
         what, kind = f"{what}, which is {entry['type']}", entry["type"]
         own_keys: tuple[str, ...] = FIELDS[kind]
         if kind not in _NEEDED:
