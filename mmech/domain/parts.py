@@ -197,7 +197,7 @@ class _Rows:
             self.names, table.names or (), "X", "rename or select columns"
         )
         for start in range(0, max(table.n_rows, 1), self.most):
-            part = frame[start : start + self.most]
+            part = getattr(frame, "iloc", frame)[start : start + self.most]
             yield Part(part, None if self.target is None else part[self.target], None)
 
 

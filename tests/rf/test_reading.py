@@ -479,6 +479,9 @@ def test_frames_are_read_in_parts(library):
     assert codes == expected[0].tolist()
     assert classes == expected[1].tolist()
     assert chunks == (None, None, None)
+    if library == "pandas":  # rows are taken by their places, not by their labels
+        frame.index = [4.0, 3.0, 2.0, 1.0, 0.0]
+        assert encoded(read(frame, SCHEMA, chunk_rows=2))[0] == codes
     again = encoded(read(iter([frame, frame]), SCHEMA))
     assert again[0] == codes * 2
 
