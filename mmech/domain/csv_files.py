@@ -153,12 +153,9 @@ def read_tables(
             reading = arrow_csv.ReadOptions(
                 block_size=len(data) + 1, column_names=every
             )
-            try:
-                table: Any = arrow_csv.read_csv(
-                    pyarrow.BufferReader(data), reading, parsing, converting
-                )
-            except pyarrow.ArrowException:  # it shows what stands there
-                table = ()
+            table = arrow_csv.read_csv(
+                pyarrow.BufferReader(data), reading, parsing, converting
+            )
             if len(table) != number:
                 raise ValueError("the file does not parse; correct its quotes")
             columns = dict(zip(wanted, table.columns, strict=False))
@@ -190,7 +187,7 @@ def read_cells(
 
 @contextmanager
 def opened(source: Source, kind: str) -> Iterator[BinaryIO]:
-    """Open a file of a kind; word what pyarrow says of one that is damaged."""
+    """Open a file of a kind; word what pyarrow says, which shows what stands there."""
     import pyarrow
 
     given: Any = source
@@ -199,9 +196,9 @@ def opened(source: Source, kind: str) -> Iterator[BinaryIO]:
         with open(given, "rb") if is_path else nullcontext(given) as file:
             file.seek(0)
             yield file
-    except (pyarrow.ArrowInvalid, OSError) as error:
-        if getattr(error, "errno", None) is not None:  # of the operating system
-            raise
+    except (pyarrow.ArrowException, OSError) as error:
+        if isinstance(error, MemoryError) or getattr(error, "errno", None) is not None:
+            raise  # it is of the operating system
         raise ValueError(
             f"the file is not a {kind} file, or is damaged or cut off; write or copy "
             "it again"
@@ -215,8 +212,8 @@ def _records(
     """Open a file, for its header, and blocks of whole records with their number."""
     import pyarrow
 
-    with opened(source, "gzip") as file:
-        is_packed = str(source).endswith(".gz")
+    is_packed = str(source).endswith(".gz")
+    with opened(source, "gzip" if is_packed else "csv") as file:
         stream = pyarrow.CompressedInputStream(file, "gzip") if is_packed else file
         blocks = iter(partial(stream.read, block), b"")
         first = next(blocks, b"")
