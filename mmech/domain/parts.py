@@ -392,9 +392,9 @@ def _columns(path: Any, wanted: Collection[str], form: CsvFormat) -> list[str]:
         if wanted or at_once or not is_text.all():
             raise ParameterError(
                 "sep",
-                "the first line of the file must name the columns that are read, but "
-                "looks like a record or has another separator than {sep}",
-                remedy=("write their names above it", "pass the {sep=} of the file"),
+                "the first line of the file has no name of a column that is read, is a "
+                "record, or has another separator than {sep}",
+                remedy=("name the columns there", "pass the {sep=} of the file"),
             )
     return header
 
