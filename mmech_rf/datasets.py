@@ -10,9 +10,9 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Unpack
+from typing import Any
 
-from mmech.domain.csv_files import CsvFormat, Source
+from mmech.domain.csv_files import Source
 from mmech.domain.parts import read_whole
 from mmech.exceptions import located
 from mmech_rf.data import generated, openml
@@ -97,7 +97,7 @@ def load_csv(
     schema: Schema,
     *,
     with_target: bool = True,
-    **form: Unpack[CsvFormat],
+    **form: Any,
 ) -> Any:
     r"""Read a csv file with a header row, plain or compressed with gzip.
 

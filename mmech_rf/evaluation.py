@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from tqdm import tqdm
 
 from mmech import DomainTooLargeError, ParameterError
 from mmech.checks import check_choice, check_epsilon, check_integer
-from mmech.domain.csv_files import CsvFormat
 from mmech.domain.parts import read_whole
 from mmech.exceptions import located
 from mmech.terminal import printable
@@ -70,7 +69,7 @@ def load_records(
     schema_file: str | None = None,
     *,
     missing: str = "error",
-    **form: Unpack[CsvFormat],
+    **form: Any,
 ) -> Records:
     """Load a data set by name, or a csv file with its schema.
 

@@ -17,7 +17,6 @@ from mmech.terminal import Help, InputError
 from mmech.writing import check_writable, replacing
 
 if TYPE_CHECKING:
-    from mmech.domain.csv_files import CsvFormat
     from mmech.domain.domain import Domain
 
 READ = ("data", "queries", "model", "schema", "domain")
@@ -48,7 +47,7 @@ def add_csv(command: argparse.ArgumentParser) -> None:
     HELP.add(command, "--multiline", action="store_true")
 
 
-def csv_format(args: argparse.Namespace) -> CsvFormat:
+def csv_format(args: argparse.Namespace) -> dict[str, Any]:
     """Return how the csv files of a command are written."""
     return {
         "multiline": args.multiline,
@@ -134,13 +133,7 @@ def read_header(
     """Return the names of the columns; nothing below them is looked at."""
     from mmech.domain.parts import columns_of
 
-    header = columns_of(opened(args, path), domain, **csv_format(args))
-    if not header:
-        raise InputError(
-            f"cannot use the data {path!r}: the file is empty; its first line must "
-            "name the columns"
-        )
-    return header
+    return columns_of(opened(args, path), domain, **csv_format(args))
 
 
 def kept_elsewhere(name: str, write: Callable[[str], Any]) -> str | None:

@@ -178,15 +178,14 @@ def _statistics(args: argparse.Namespace) -> list[Any]:
 
 def _known(args: argparse.Namespace) -> tuple[dict[Any, Any], list[Any]]:
     """Return known totals by the names of their attributes, and rules."""
-    from mmech.domain.csv_files import read_cells, read_header
+    from mmech.domain.csv_files import CsvFormat, read_cells, read_header
 
-    form, known, rules = csv_format(args), {}, []
+    form, known, rules = CsvFormat(**csv_format(args)), {}, []
     for path in args.known or ():
         with located(f"cannot use the known totals {path!r}"):
-            names = tuple(
-                n for n in read_header(check_file(path), **form) if n != "count"
-            )
-            cells = read_cells(path, [*names, "count"], ("count",), **form).T
+            header = read_header(check_file(path), form)
+            names = tuple(name for name in header if name != "count")
+            cells = read_cells(path, [*names, "count"], ["count"], form).T
             if names in known:
                 raise ValueError("another file has counts of the same attributes")
             columns = dict(zip((*names, "count"), cells, strict=True))

@@ -222,7 +222,7 @@ def _declared(path: str) -> dict[str, str]:
 
 def _check(args: argparse.Namespace) -> None:
     check_readable(args)
-    from mmech.domain.csv_files import usual_form
+    from mmech.domain.csv_files import CsvFormat
     from mmech.domain.encoding import CLIPPED
     from mmech.domain.parts import read_whole
 
@@ -238,7 +238,7 @@ def _check(args: argparse.Namespace) -> None:
         domain = replace(domain, required=())  # type: ignore[call-arg]
     labels = () if records.y is None else (records.y,)
     misfits = domain.check(records.X, *labels, handle_unknown="error")
-    if misfits and usual_form(form) is not None:
+    if misfits and not CsvFormat(**form).is_usual:
         # They are shown as they stand in the file, whatever its marks mean.
         form |= {"decimal": ".", "thousands": None, "na": ()}
         raw = reading(opened(args, args.data), domain, **form)

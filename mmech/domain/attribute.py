@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property, partial
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -76,12 +76,10 @@ def check_name(value: Any, name: str) -> str:
         raise TypeError(
             f"{name} must be a string, got {type(value).__name__}; convert it"
         )
-    if not value:
-        raise ValueError(f"{name} must not be empty; give it a name")
-    if len(value) > LONGEST_NAME:
+    if not 0 < len(value) <= LONGEST_NAME:
         raise ValueError(
-            f"{name} must have at most {LONGEST_NAME:,} characters, got "
-            f"{len(value):,}; shorten it"
+            f"{name} must have 1 to {LONGEST_NAME:,} characters, got {len(value):,}; "
+            "rename it"
         )
     check_encodable(value, name)
     return value
@@ -367,10 +365,12 @@ class Attribute:
             object.__setattr__(self, name, value)
 
     def _check_numeric(self, label: str) -> None:
-        if (self.lower is None) != (self.upper is None):
+        missing = (self.lower is None) + (self.upper is None)
+        if missing == 1 or (missing and not self.cut_points):
             raise ValueError(
-                f"{label} needs both lower and upper, got one of them; "
-                "give both, or cut_points alone"
+                f"{label} needs both lower and upper, or cut_points, got "
+                f"{'neither' if missing > 1 else 'one of them'}; take them from public "
+                "documentation, not from the data"
             )
         if self.lower is not None:
             remedy = "take a public bound, or cut_points without lower and upper"
@@ -390,11 +390,6 @@ class Attribute:
         if self.n_bins is not None:
             check_bins(self.n_bins, f"n_bins of {label}")
         if not cuts:
-            if self.lower is None:
-                raise ValueError(
-                    f"{label} needs lower and upper, or cut_points, got neither; "
-                    "take them from public documentation, not from the data"
-                )
             n_bins = 10 if self.n_bins is None else int(self.n_bins)
             cuts = equal_width(lower, upper, n_bins)
             if len(set(cuts)) < len(cuts) or upper in cuts:
@@ -410,16 +405,12 @@ class Attribute:
                 f"{label} has {len(cuts)} cut points, so {len(cuts) + 1} bins, but "
                 f"n_bins is {self.n_bins}; give only one of the two"
             )
-        if any(a >= b for a, b in pairwise(cuts)):
+        beyond = self.lower is not None and not all(lower <= c < upper for c in cuts)
+        if beyond or any(a >= b for a, b in pairwise(cuts)):
             raise ValueError(
-                f"cut_points of {label} must be strictly increasing; "
-                "sort them and remove repeated ones"
-            )
-        if self.lower is not None and cuts and (cuts[0] < lower or cuts[-1] >= upper):
-            raise ValueError(
-                f"cut_points of {label} must lie inside its bounds "
-                f"{number_text(lower)} to {number_text(upper)}; "
-                "a cut outside makes a bin that stays empty, so remove it"
+                f"cut_points of {label} must be strictly increasing, and inside its "
+                "bounds if it has some; sort them, and remove those of bins that stay "
+                "empty"
             )
         n_names = len(self.categories)
         if n_names not in (0, len(cuts) + 1):
@@ -458,15 +449,10 @@ class Attribute:
                 for category, members in dict(self.groups).items()
             }
             members = [member for group in groups.values() for member in group]
-            if not set(groups) <= set(cells):
+            if not set(groups) <= set(cells) or len(set(members)) < len(members):
                 raise ValueError(
-                    f"every group of {label} must be one of its categories; "
-                    "add the category or rename the group"
-                )
-            if len(set(members)) < len(members):
-                raise ValueError(
-                    f"a raw value may occur in one group of {label} only; "
-                    "remove it from the others"
+                    f"every group of {label} must be one of its categories, and a raw "
+                    "value in one group only; add the category, or remove the value"
                 )
             self._set(groups=groups)
         if self.value_map is not None:
@@ -514,11 +500,8 @@ class Attribute:
         """An attribute for every column of records: itself, or the names in each."""
         if not self.columns:
             return (self,)
-        names = zip(*self.categories, strict=True)
-        return tuple(
-            Attribute.categorical(column, dict.fromkeys(in_column))
-            for column, in_column in zip(self.columns, names, strict=True)
-        )
+        columns = self._cells_by_column.items()
+        return tuple(Attribute.categorical(c, dict.fromkeys(own)) for c, own in columns)
 
     @property
     def _lowest(self) -> str:
@@ -566,29 +549,21 @@ class Attribute:
             return tuple(BELOW.join(map(str, path)) for path in self.categories)
         if self.kind != "numeric":
             return self.categories
-        if self.categories:
-            return (*self.categories, *extra)
-        cuts, first, last = [*map(number_text, self.cut_points)], [], []
-        if self.lower is None:
-            first, last = [f"<= {cuts[0]}"], [f"> {cuts[-1]}"]
-        else:
-            cuts = [number_text(self.lower), *cuts, number_text(self.upper)]
-        bins = [f"({a}, {b}]" for a, b in pairwise(cuts)]
-        if self.lower is not None:
-            bins[0] = "[" + bins[0][1:]
-        if self.integer:
-            bins = [
-                " to ".join(map(number_text, sorted({a, b}))) if a <= b else text
-                for text, (a, b) in zip(bins, self._whole_ends(), strict=True)
-            ]
-        return (*first, *bins, *last, *extra)
+        edges = pairwise([self.lower, *self.cut_points, self.upper])
+        bins = self.categories or map(self._bin, count(), edges)
+        return (*bins, *extra)
 
-    def _whole_ends(self) -> list[tuple[float, float]]:
-        """Return the first and the last whole number of every bounded bin."""
-        ends: list[float] = [cut // 1 for cut in self.cut_points]
-        if self.lower is not None:
-            ends = [-(-self.lower // 1) - 1, *ends, self.upper // 1]
-        return [(a + 1, b) for a, b in pairwise(ends)]
+    def _bin(self, k: int, edges: tuple[Any, Any]) -> str:
+        """Return what the bin of a number between two edges is called."""
+        a, b = edges
+        if a is None:
+            return f"<= {number_text(b)}"
+        if b is None:
+            return f"> {number_text(a)}"
+        first, last = a // 1 + 1 if k else -(-a // 1), b // 1
+        if self.integer and first <= last:
+            return " to ".join(map(number_text, sorted({first, last})))
+        return f"{'(' if k else '['}{number_text(a)}, {number_text(b)}]"
 
     def at_level(self, name: str) -> Attribute:
         """Return the attribute whose categories are the nodes of a level, or its own.
@@ -705,34 +680,28 @@ class Attribute:
     def _codes_of_values(
         self, values: NDArray[Any], *, clip: bool
     ) -> NDArray[np.signedinteger[Any]]:
-        if self.kind == "date":
-            return self._codes_of_dates(values, clip=clip)
-        if self.kind != "numeric":
+        if self.kind not in ("numeric", "date"):
             return self._table.codes(values)
-        numbers, bad = io.number_values(values)
-        missing = np.isnan(numbers) & ~bad
-        outside = np.isinf(numbers)
-        if self.lower is not None:
-            outside = (numbers < self.lower) | (numbers > self.upper)
-        dtype = io.code_type(self.size)
-        codes = np.searchsorted(self.cut_points, numbers, side="left").astype(dtype)
+        numbers: NDArray[Any]
+        cuts: Any = self.cut_points
+        if self.kind == "date":
+            numbers, missing, bad = dates.day_values(values)
+            lower, *cuts, end = self._first_days()
+            outside, marker = (numbers < lower) | (numbers >= end), io.OTHER_TIME
+            cuts = np.array(cuts) - 1  # the last days of periods
+        else:
+            numbers, bad = io.number_values(values)
+            missing, outside = np.isnan(numbers) & ~bad, np.isinf(numbers)
+            marker = io.INFINITE if self.lower is None else io.OUTSIDE
+            if self.lower is not None:
+                outside = (numbers < self.lower) | (numbers > self.upper)
+        codes = np.searchsorted(cuts, numbers, side="left")
+        codes = codes.astype(io.code_type(self.size))
         if not clip:  # the first and last bins already take what lies beyond
-            codes[outside] = io.INFINITE if self.lower is None else io.OUTSIDE
+            codes[outside] = marker
         codes[missing] = io.MISSING
         codes[bad] = io.NO_NUMBER
-        return codes
-
-    def _codes_of_dates(
-        self, values: NDArray[Any], *, clip: bool
-    ) -> NDArray[np.signedinteger[Any]]:
-        days, missing, bad = dates.day_values(values)
-        edges = self._first_days()
-        places = np.searchsorted(edges, days, side="right") - 1
-        codes = np.clip(places, 0, len(edges) - 2).astype(io.code_type(self.size))
-        if not clip:
-            codes[(days < edges[0]) | (days >= edges[-1])] = io.OTHER_TIME
-        codes[missing] = io.MISSING
-        if bad.any():  # names of cells, such as "2026-01", or no dates
+        if self.kind == "date" and bad.any():  # "2026-01", or no dates
             named = self._table.codes(values[bad])
             codes[bad] = np.where(named < 0, io.NO_DATE, named)
         return codes
@@ -769,76 +738,49 @@ class Attribute:
 
 def distinct_values(values: NDArray[Any], name: str) -> tuple[list[Any], bool]:
     """Return the sorted distinct values of a column, and whether some are missing."""
+    cells = values.tolist()
+    present = [cell for cell in cells if not io.is_missing(cell)]
     by_text: dict[str, Any] = {}
-    has_missing = False
-    for value in values.tolist():
-        if io.is_missing(value):
-            has_missing = True
-        elif not isinstance(value, (str, bool, int, float, np.generic)):
+    for value in present:
+        if not isinstance(value, (str, bool, int, float, np.generic)):
             raise TypeError(
                 f"{name} holds a value of type {type(value).__name__}, but each must "
                 "be a string or a number; convert it"
             )
-        else:
-            by_text.setdefault(str(value), value)
-    distinct = list(dict.fromkeys(by_text.values()))
-    try:
-        return sorted(distinct), has_missing
-    except TypeError:  # text and numbers mixed
-        key = lambda value: (type(value).__name__, str(value))  # noqa: E731
-        return sorted(distinct, key=key), has_missing
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(
-        value, bool
+        by_text.setdefault(str(value), value)
+    mixed = len({isinstance(value, str) for value in present}) > 1
+    distinct = sorted(
+        dict.fromkeys(by_text.values()),
+        key=lambda value: (type(value).__name__, str(value)) if mixed else value,
     )
-
-
-_SPANS = {"day": 31, "month": 3660}
-"""Days between the first and the last date up to which a unit is inferred."""
+    return distinct, len(present) < len(cells)
 
 
 def infer_attribute(name: str, values: NDArray[Any], n_bins: int) -> Attribute:
     """Return the attribute that a column (N,) shows, which leaks its values."""
-    are_numbers = values.dtype.kind in "iuf"
-    if not are_numbers:
-        present = [cell for cell in values.tolist() if not io.is_missing(cell)]
-        are_numbers = bool(present) and all(map(_is_number, present))
-    if not are_numbers:
-        days, missing, bad = dates.day_values(values)
-        if not (bad.any() or missing.all()):
-            first, last = int(days[~missing].min()), int(days[~missing].max())
-            unit = next(
-                (u for u, most in _SPANS.items() if last - first <= most), "year"
-            )
-            begin, end = dates.period_names(np.array([first, last]), "day")
-            other = "?" if missing.any() else None
-            return Attribute.date(name, begin, end, unit, other=other)
-        categories, has_missing = distinct_values(values, f"column {name!r} of X")
-        if has_missing or not categories:
-            categories.append("?")
-        return Attribute.categorical(name, categories)
-    numbers, _ = io.number_values(values)
-    for bad, problem in (
-        (
-            np.isnan(numbers),
-            "a missing value (empty, None or NaN), for which an inferred numeric "
-            "attribute has no cell; fill it in",
-        ),
-        (np.isinf(numbers), "infinity, which cannot be a bound; correct it"),
-    ):
-        if bad.any():
-            where = f"row {int(bad.argmax())}, column {name!r} of X"
-            raise ValueError(f"{where} holds {problem}")
-    lower, upper = (
-        (float(numbers.min()), float(numbers.max())) if numbers.size else (0.0, 1.0)
+    present = [cell for cell in values.tolist() if not io.is_missing(cell)]
+    are_numbers = bool(present) and all(
+        isinstance(cell, (int, float, np.integer, np.floating))
+        and not isinstance(cell, bool)
+        for cell in present
     )
+    if not are_numbers and values.dtype.kind not in "iuf":
+        categories, has_missing = distinct_values(values, f"column {name!r} of X")
+        more = ["?"] if has_missing or not categories else []
+        return Attribute.categorical(name, categories + more)
+    numbers, _ = io.number_values(values)
+    finite = np.isfinite(numbers)
+    if not finite.all():
+        raise ValueError(
+            f"row {int(finite.argmin())}, column {name!r} of X holds NaN, infinity or "
+            "no value, for which an inferred numeric attribute has no cell; correct it"
+        )
+    known = numbers if numbers.size else np.array([0.0, 1.0])
+    lower, upper = float(known.min()), float(known.max())
     if upper - lower <= max(1e-12 * max(abs(lower), abs(upper)), 1e-300):
         # one value in all records: any interval around it will do
-        margin = max(abs(lower), 1.0) / 2
-        lower, upper = lower - margin, upper + margin
-        lower, upper = max(lower, -np.finfo(float).max), min(upper, np.finfo(float).max)
+        margin, most = max(abs(lower), 1.0) / 2, np.finfo(float).max
+        lower, upper = max(lower - margin, -most), min(upper + margin, most)
     whole = bool(numbers.size and (numbers % 1 == 0).all()) or None
     return Attribute.numeric(
         name, lower=lower, upper=upper, n_bins=n_bins, integer=whole

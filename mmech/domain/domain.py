@@ -237,7 +237,6 @@ class Domain:
         self,
         X: Any,
         *,
-        columns: Iterable[str] | None = None,
         handle_unknown: str = "clip",
         handle_missing: str = "error",
         narrow: bool = False,
@@ -257,8 +256,6 @@ class Domain:
             dictionaries, and rows that are dicts.
             Arrays and other rows hold the attributes in the order of the domain. A
             hierarchy over several columns has all of them.
-        columns : sequence of str, optional
-            Names of the columns of an array or of rows, to match them by name.
         handle_unknown : {"clip", "error", "category", "drop"}, default="clip"
             What to do with a value outside the domain of its attribute. ``"clip"``
             moves a number outside the public bounds, or infinity, to the nearest bin,
@@ -303,7 +300,6 @@ class Domain:
         """
         codes, keep = self._encode(
             X,
-            columns,
             narrow=narrow,
             first_row=first_row,
             handle_unknown=handle_unknown,
@@ -314,15 +310,14 @@ class Domain:
     def _encode(
         self,
         X: Any,
-        columns: Iterable[str] | None,
         *,
         narrow: bool,
         first_row: int = 0,
         **policies: str,
     ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Return the cells of all records, and which records are not left out."""
-        check_policies(self.attributes, self._noun, **policies)
-        table = read_table(X, columns)
+        check_policies(self.attributes, **policies)
+        table = read_table(X)
         names, _ = self._columns(with_target=False)
         positions, _ = table.locate(names, self._noun)
         return encode_columns(
@@ -339,7 +334,6 @@ class Domain:
         self,
         X: Any,
         *,
-        columns: Iterable[str] | None = None,
         handle_unknown: str = "clip",
     ) -> list[Misfit]:
         """List every cell that cannot be read, for the owner of the records.
@@ -350,7 +344,7 @@ class Domain:
 
         Parameters
         ----------
-        X, columns, handle_unknown
+        X, handle_unknown
             As in `encode`. Numbers outside the bounds fit where they are clipped.
 
         Returns
@@ -372,8 +366,8 @@ class Domain:
         [Misfit(row=1, column='shape', value='squre',
                 problem='a value outside the domain of the attribute')]
         """
-        check_policies(self.attributes, self._noun, handle_unknown=handle_unknown)
-        table = read_table(X, columns)
+        check_policies(self.attributes, handle_unknown=handle_unknown)
+        table = read_table(X)
         names, _ = self._columns(with_target=False)
         positions, _ = table.locate(names, self._noun)
         found = self._misfits(table, positions, clip=handle_unknown == "clip")

@@ -44,6 +44,18 @@ PROBLEMS = {
 """What is wrong with a value, by the marker that stands for its code."""
 
 
+_CHANGES = dict.fromkeys((UNKNOWN, NO_PATH), "extend the {domain}")
+_CHANGES |= dict.fromkeys((OUTSIDE, OTHER_TIME), "widen the bounds of the {domain}")
+_CHANGES |= {
+    NO_DATE: "write dates as 2026-01-31",
+    NO_NUMBER: "read the file with the {decimal=}, {thousands=} or {na=} that it is "
+    "written with",
+}
+"""What else may be done about it."""
+
+DECLARE = ("add '?' to its categories", "set {other=}")
+"""What to do where an attribute has no category for a value."""
+
 CLIPPED = (PROBLEMS[OUTSIDE], PROBLEMS[INFINITE], PROBLEMS[OTHER_TIME])
 """Problems of numbers and dates that ``handle_unknown="clip"`` moves into bounds."""
 
@@ -64,22 +76,16 @@ class CellError(ParameterError):
     """
 
 
-def check_policies(attributes: Sequence[Attribute], noun: str, **policies: str) -> None:
+def check_policies(attributes: Sequence[Attribute], **policies: str) -> None:
     """Raise unless ``handle_unknown`` and ``handle_missing`` can be followed."""
     for option, choice in policies.items():
         clip = ("clip",) if option == "handle_unknown" else ()
         check_choice(choice, option, (*_POLICIES, *clip))
-    for option, choice in policies.items():
         if choice == "category" and all(a.other_code is None for a in attributes):
-            raise ParameterError(
-                option,
-                f"{{{option}='category'}} needs a designated category, and no "
-                f"attribute of this {noun} declares one",
-                remedy=(
-                    "add a category '?' to the attributes that need it",
-                    "set {other=} there",
-                ),
+            need = (
+                f"{{{option}='category'}} needs a category, which no attribute declares"
             )
+            raise ParameterError(option, need, remedy=DECLARE)
 
 
 def encode_columns(
@@ -143,26 +149,17 @@ def cell_error(
     row: int, name: str, marker: int, noun: str, *, undeclared: bool = False
 ) -> CellError:
     """Return the error for a cell; it names row and column, never the value."""
-    problem = PROBLEMS[marker]
+    need = f"row {row}, column {name!r} of {{X}} holds {PROBLEMS[marker]}"
     if undeclared:
-        problem += ", and the attribute declares no category for it"
-        remedy: tuple[str, ...] = ("add '?' to its categories", "set {other=}")
-    elif marker == MISSING:
-        remedy = (f"{look(noun)}, then fill it in", "choose {handle_missing=}")
+        need += ", and the attribute declares no category for it"
+        return CellError("X", need, remedy=DECLARE)
+    if marker == MISSING:
+        remedy = [f"{look(noun)}, then fill it in", "choose {handle_missing=}"]
     else:
-        changes = {
-            UNKNOWN: f"extend the {{{noun}}}",
-            NO_PATH: f"extend the {{{noun}}}",
-            OUTSIDE: f"widen the bounds of the {{{noun}}}",
-            OTHER_TIME: f"widen the bounds of the {{{noun}}}",
-            NO_DATE: "write dates as 2026-01-31",
-            NO_NUMBER: "read the file with the {decimal=}, {thousands=} or {na=} that "
-            "it is written with",
-        }
-        change = (changes[marker],) if marker in changes else ()
-        remedy = (f"{look(noun)}, then correct it", *change, "choose {handle_unknown=}")
-    need = f"row {row}, column {name!r} of {{X}} holds {problem}"
-    return CellError("X", need, remedy=remedy)
+        remedy = [f"{look(noun)}, then correct it", "choose {handle_unknown=}"]
+    if marker in _CHANGES:
+        remedy.insert(1, _CHANGES[marker].replace("domain", noun))
+    return CellError("X", need, remedy=tuple(remedy))
 
 
 def list_misfits(

@@ -64,16 +64,13 @@ def read_document(source: Any, noun: str) -> dict[str, Any]:
         )
     try:
         document = parsed_json(text)
+        if not isinstance(document, dict):
+            raise ValueError(f"an object is needed, got {type(document).__name__}")
     except ValueError as error:
         raise ValueError(
             f"the {noun} is not valid JSON ({error}); correct the file, and check "
             f"that it is the {noun}, not the records"
         ) from None
-    if not isinstance(document, dict):
-        raise ValueError(
-            f"the {noun} must be a JSON object, got {type(document).__name__}; "
-            "check the file"
-        )
     features = document.get("features")
     for entry in features if folder and isinstance(features, list) else ():
         if isinstance(entry, dict) and isinstance(entry.get("tree"), str):
@@ -117,24 +114,22 @@ def unknown_kind(noun: str, kinds: str, document: Mapping[str, Any]) -> ValueErr
     )
 
 
-def check_keys(entry: Mapping[str, Any], known: Sequence[str], what: str) -> None:
-    """Raise for a key that would be ignored, and name the nearest that would not."""
-    if not isinstance(entry, Mapping):
-        raise TypeError(f"{what}, which must be an object")
-    for key in entry:
-        if key in known or key in _REMARKS:
-            continue
-        hint = nearest(key, known, f"it may have {', '.join(known)}")
-        raise ValueError(f"unknown key {key!r:.60} of {what}; {hint}")
-
-
-def _check_has(entry: Mapping[str, Any], keys: Sequence[str], what: str) -> None:
-    """Raise for a key that is missing."""
+def check_keys(
+    entry: Mapping[str, Any],
+    known: Sequence[str] | None,
+    what: str,
+    needed: Sequence[str] = (),
+) -> None:
+    """Raise for a key that is missing, or that is not known and would be ignored."""
     if not isinstance(entry, Mapping):
         raise TypeError(f"{what}, which must be an object, got {entry!r:.40}")
-    for key in keys:
+    for key in needed:
         if key not in entry:
-            raise ValueError(f"{what} needs {key!r}; add it")
+            raise ValueError(f"{key!r} is missing in {what}; add it")
+    for key in entry:
+        if known is not None and key not in known and key not in _REMARKS:
+            hint = nearest(key, known, f"it may have {', '.join(known)}")
+            raise ValueError(f"unknown key {key!r:.60} of {what}; {hint}")
 
 
 # ---- attributes ----------------------------------------------------------------
@@ -147,25 +142,19 @@ def marked(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def described_target(entry: Any) -> dict[str, Any]:
     """Return the arguments of an attribute whose categories are classes."""
-    what = "the target"
-    _check_has(entry, ("name", "categories"), what)
-    check_keys(entry, ("name", "type", "categories"), what)
+    known, needed = ("name", "type", "categories"), ("name", "categories")
+    check_keys(entry, known, "the target", needed)
     categories = entry["categories"]
     return {"name": entry["name"], "kind": "categorical", "categories": categories}
 
 
-def _with_tree(entry: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """Return the entry of a hierarchy as the one of categories with levels."""
-    _check_has(entry, ("tree",), what)
-    kept = ("name", "type", "other", "monotone")
-    check_keys(entry, (*kept, "tree", "levels", "columns"), what)
-    own = read_tree(
-        entry["name"], entry["tree"], entry.get("levels"), entry.get("columns", ())
-    )
-    if "levels" in own:
-        own["levels"] = own["levels"].items()
-    rest = {key: value for key, value in entry.items() if key in kept}
-    return rest | own | {"type": "categorical"}
+def _described_tree(entry: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """Return the arguments of an attribute whose categories are a tree."""
+    known = ("name", "type", "other", "monotone", "tree", "levels", "columns")
+    check_keys(entry, known, what, ("tree",))
+    tree = entry["tree"], entry.get("levels"), entry.get("columns", ())
+    own = {key: entry[key] for key in ("name", "other", "monotone") if key in entry}
+    return {**own, "kind": "categorical", **read_tree(entry["name"], *tree)}
 
 
 def described_attributes(
@@ -180,19 +169,19 @@ def described_attributes(
         )
     attributes = []
     for entry in document["features"]:
-        _check_has(entry, ("name", "type"), "an entry of features")
+        check_keys(entry, None, "an entry of features", ("name", "type"))
         fields: dict[str, Any] = {"name": entry["name"]}
         what = f"attribute {entry['name']!r:.60}"
-        if entry["type"] == "hierarchy":
-            entry = _with_tree(entry, what)
         check_choice(entry["type"], f"the type of {what}", (*KINDS, "hierarchy"))
+        if entry["type"] == "hierarchy":
+            attributes.append(_described_tree(entry, what))
+            continue
         what, kind = f"{what}, which is {entry['type']}", entry["type"]
         own_keys: tuple[str, ...] = FIELDS[kind]
         if kind not in _NEEDED:
             own_keys = (*FIELDS["categorical"], "ordered")
-        check_keys(entry, ("name", "type", *own_keys), what)
-        needed = _NEEDED.get(kind, ("categories",))
-        _check_has(entry, () if "cut_points" in entry else needed, f"{what},")
+        needed = () if "cut_points" in entry else _NEEDED.get(kind, ("categories",))
+        check_keys(entry, ("name", "type", *own_keys), what, needed)
         if kind == "numeric" and "cut_points" not in entry:
             fields |= {"n_bins": n_bins}
         fields |= {key: entry[key] for key in own_keys if key in entry}

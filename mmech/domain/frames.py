@@ -7,9 +7,10 @@ lazy frames (polars, DuckDB, Ibis, PySpark).
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +22,20 @@ from mmech.exceptions import ParameterError
 
 @dataclass(frozen=True)
 class Table:
-    """A raw table seen as columns.
+    """A raw table seen as columns of any kind, each of them read where it is asked for.
 
-    `read(j)` is an array of shape (n_rows,), or a dictionary where a frame holds one.
+    `names` is None for arrays and rows, whose columns have none.
     """
 
     n_rows: int
-    n_columns: int
+    columns: Sequence[Any]
     names: tuple[str, ...] | None
-    read: Callable[[int], NDArray[Any] | Dictionary]
+
+    def read(self, j: int) -> NDArray[Any] | Dictionary:
+        """Return a column: its values (n_rows,), or a dictionary where it is one."""
+        if not self.n_rows:
+            return np.empty(0, object)
+        return _held(self.columns[j], self.names[j] if self.names else f"x{j}")
 
     def column(self, j: int) -> NDArray[Any]:
         """Return the raw values of a column, shape (n_rows,)."""
@@ -38,8 +44,8 @@ class Table:
 
     def cells(self) -> NDArray[np.object_]:
         """Return the raw values of all columns, shape (n_rows, n_columns)."""
-        cells = np.empty((self.n_rows, self.n_columns), dtype=object)
-        for j in range(self.n_columns):
+        cells = np.empty((self.n_rows, len(self.columns)), dtype=object)
+        for j in range(len(self.columns)):
             cells[:, j] = as_objects(self.column(j))
         return cells
 
@@ -55,47 +61,49 @@ class Table:
 
         Messages call by `noun` what requires them, such as ``"domain"``.
         """
-        d, r = len(attributes), len(required) if read_required else 0
+        d, more = len(attributes), required if read_required else ()
+        places: Sequence[int] = range(d + len(more))
         if self.names is not None:
-            wanted = {*attributes, *required}
-            others = [name for name in self.names if name not in wanted]
-            return (
-                [self._position(name, noun, others) for name in attributes],
-                [self._position(name, noun, others) for name in required[:r]],
-            )
-        if self.n_rows == 0 and self.n_columns == 0:
-            return range(d), range(0)
-        if self.n_columns == d + len(required):
-            return range(d), range(d, d + r)
-        if self.n_columns == d and r:
-            raise ValueError(
-                f"X has only the {d} attributes, but the {noun} also requires the "
-                f"columns {', '.join(required)}, to know which records miss them; "
-                "append them, pass a frame, or name the columns with columns="
-            )
-        if self.n_columns != d:
-            raise ValueError(
-                f"X has {self.n_columns} columns but the {noun} has {d} attributes; "
-                f"pass the attributes in {noun} order, a frame, or name the columns "
-                "with columns="
-            )
-        return range(d), range(0)
-
-    def _position(self, name: str, noun: str, others: Iterable[str]) -> int:
-        names = self.names or ()
-        if (count := names.count(name)) != 1:
             remedy = f"rename or select the columns of X to match the {noun}"
-            if not count:
-                remedy = nearest(name, others, remedy)
+            known = {*attributes, *required}
+            places = column_places([*attributes, *more], self.names, "X", remedy, known)
+        elif not self.n_rows and not len(self.columns):
+            places = range(d)
+        elif len(self.columns) not in (d + len(more), d + len(required)):
+            others = f" and requires the columns {', '.join(more)}" if more else ""
             raise ValueError(
-                f"X has {columns_named(count)} named {name!r} but the {noun} needs "
-                f"exactly one; {remedy}"
+                f"X has {len(self.columns)} columns but the {noun} has {d} attributes"
+                f"{others}; pass them in {noun} order, or name them, as a frame does"
             )
-        return names.index(name)
+        return places[:d], places[d:]
 
 
-def _held(column: Any, name: str = "y") -> NDArray[Any] | Dictionary:
-    """Return a column of a frame as it is held: a dictionary where that is one."""
+def column_places(
+    wanted: Sequence[str],
+    names: Sequence[str],
+    what: str,
+    remedy: str,
+    known: Collection[str] = (),
+) -> list[int]:
+    """Return the positions of wanted columns, or raise unless each is there once.
+
+    What is wanted or known anyway is not suggested in place of a column.
+    """
+    for name in wanted:
+        if (count := names.count(name)) != 1:
+            others = [own for own in names if own not in wanted and own not in known]
+            hint = "keep one of them" if count else nearest(name, others, remedy)
+            found = f"{count} columns" if count else "no column"
+            raise ValueError(
+                f"{what} has {found} named {name!r}, but exactly one is needed; {hint}"
+            )
+    return list(map(names.index, wanted))
+
+
+def _held(column: Any, name: str) -> NDArray[Any] | Dictionary:
+    """Return a column as it is held: a dictionary where that is one."""
+    if isinstance(column, (list, tuple)):
+        return object_column(list(column))
     if hasattr(column, "cat") and hasattr(column.cat, "codes"):  # pandas
         return Dictionary(_plain(column.cat.categories), column.cat.codes.to_numpy())
     if isinstance(getattr(column, "dtype", None), np.dtype):
@@ -128,79 +136,37 @@ def _plain(column: Any) -> NDArray[Any]:
     return values.astype(str) if values.dtype.kind == "S" else values
 
 
-def _not_two_dimensional(shape: tuple[int, ...] | str) -> NoReturn:
-    got = shape if isinstance(shape, str) else f"shape {shape}"
-    raise ValueError(
-        "X must be two-dimensional, one row per record and one column per "
-        f"attribute, got {got}; give X before y, reshape it, or wrap a single "
-        "record in a list"
-    )
-
-
-def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
-    """View a frame, array, dictionary of columns or list of rows as a `Table`.
-
-    `columns` names the columns of an array or of rows.
-    """
-    table = X if isinstance(X, Table) else _viewed(in_memory(X))
-    if columns is None:
-        return table
-    if table.names is not None:
-        raise ValueError(
-            "columns= names the columns of an array or of rows, got a table that names "
-            "its own; leave columns out"
-        )
-    names = tuple(str(name) for name in columns)
-    if len(names) != table.n_columns and not (table.n_rows == table.n_columns == 0):
-        raise ValueError(
-            f"columns has {len(names)} names but X has {table.n_columns} columns; "
-            "give one name per column"
-        )
-    return replace(table, n_columns=len(names), names=names)
+def read_table(X: Any) -> Table:
+    """View a frame, array, dictionary of columns or list of rows as a `Table`."""
+    return X if isinstance(X, Table) else _viewed(in_memory(X))
 
 
 def _viewed(X: Any) -> Table:
-    if (frame := _frame_columns(X)) is not None:
-        labels, n_rows, column = frame
-        names = tuple(map(str, labels))
-        return Table(n_rows, len(names), names, lambda j: _held(column(j), names[j]))
-    if hasattr(X, "toarray"):
-        raise TypeError(
-            "X must be dense, got a sparse matrix; call .toarray() on it first"
-        )
-    if isinstance(X, Mapping) and X and all(map(_is_column, X.values())):
-        return _mapping_columns(X)
-    if isinstance(X, (str, bytes, Mapping)):
-        raise TypeError(
-            "X must be a frame, an array or a list of rows, "
-            f"got {type(X).__name__}; wrap a single record in a list"
-        )
-    if isinstance(X, (list, tuple)):
-        if any(isinstance(row, Mapping) for row in X):
-            return _mapping_rows(X)
-        return _sequence_rows(X)
-    array = X if isinstance(X, np.ma.MaskedArray) else np.asarray(X)
-    if array.ndim != 2:
-        _not_two_dimensional(array.shape or type(X).__name__)
-    n_rows, n_columns = array.shape
-    return Table(n_rows, n_columns, None, lambda j: _plain(array[:, j]))
-
-
-def _frame_columns(X: Any) -> tuple[Iterable[Any], int, Callable[[int], Any]] | None:
-    """Return names, number of rows and columns of a frame, or None for no frame.
-
-    Names may repeat: `Table.locate` refuses those that are asked for.
-    """
-    if hasattr(X, "iloc"):
-        return X.columns, len(X), lambda j: X.iloc[:, j]
-    if hasattr(X, "num_rows"):  # pyarrow
-        return X.schema.names, X.num_rows, X.column
+    """View what names its columns. They may repeat where nobody asks for them."""
     import narwhals.stable.v2 as nw
 
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
-    if not isinstance(frame, nw.DataFrame):
-        return None
-    return frame.columns, len(frame), lambda j: frame[:, j].to_native()
+    names: Iterable[Any]
+    if isinstance(X, (list, tuple)) and any(isinstance(row, Mapping) for row in X):
+        X = _by_column(X)
+    if hasattr(X, "iloc"):
+        names, columns = X.columns, [X.iloc[:, j] for j in range(len(X.columns))]
+    elif hasattr(X, "num_rows"):  # pyarrow
+        names, columns = X.schema.names, X.columns
+    elif isinstance(frame := nw.from_native(X, pass_through=True), nw.DataFrame):
+        names, columns = frame.columns, list(frame.iter_columns())
+    elif isinstance(X, (str, bytes, Mapping)):
+        columns = [] if isinstance(X, (str, bytes)) else list(X.values())
+        if not columns or not all(map(_is_column, columns)):
+            raise TypeError(
+                "X must be a frame, an array or a list of rows, got "
+                f"{type(X).__name__}; wrap a single record in a list"
+            )
+        names = X
+    else:
+        return _unnamed(X)
+    names = tuple(map(str, names))
+    _check_alike("column", columns, names)
+    return Table(len(columns[0] if columns else X), columns, names)
 
 
 _LAZY = ("collect", "compute", "execute")
@@ -224,54 +190,53 @@ def in_memory(X: Any, name: str = "X") -> Any:
     )
 
 
+def _check_alike(kind: str, parts: Sequence[Any], names: Sequence[Any]) -> None:
+    """Raise unless all rows, or all columns, of a table have equally many values."""
+    for name, part in zip(names, parts, strict=True):
+        if len(part) != len(parts[0]):
+            raise ValueError(
+                f"every {kind} of X needs equally many values, but {kind} {names[0]!r} "
+                f"has {len(parts[0])} and {kind} {name!r} has {len(part)}; correct one"
+            )
+
+
 def _is_column(values: Any) -> bool:
     return hasattr(values, "__len__") and not isinstance(values, (str, bytes, Mapping))
 
 
-def _mapping_columns(X: Mapping[Any, Any]) -> Table:
-    names = tuple(map(str, X))
-    columns = [
-        object_column(list(values))
-        if isinstance(values, (list, tuple))
-        else _held(values, str(name))
-        for name, values in X.items()
-    ]
-    lengths = [len(values) for values in X.values()] or [0]
-    if len(set(lengths)) > 1:
-        wrong = next(j for j, length in enumerate(lengths) if length != lengths[0])
-        raise ValueError(
-            f"every column of X needs one value per record, but {names[0]!r} has "
-            f"{lengths[0]} and {names[wrong]!r} has {lengths[wrong]}; make them equal"
-        )
-    return Table(lengths[0], len(names), names, lambda j: columns[j])
-
-
-def _mapping_rows(rows: Sequence[Any]) -> Table:
-    names: dict[str, None] = {}
+def _by_column(rows: Sequence[Any]) -> dict[str, list[Any]]:
+    """Return rows that name their values as columns."""
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise TypeError(
                 f"every row of X must be a dict when one is, got "
                 f"{type(row).__name__} in row {number}; use one kind of row"
             )
-        names.update((name, None) for name in row)
-    return _mapping_columns({name: [row.get(name) for row in rows] for name in names})
+    return {name: [r.get(name) for r in rows] for name in chain.from_iterable(rows)}
 
 
-def _sequence_rows(rows: Sequence[Any]) -> Table:
-    if any(isinstance(r, (str, bytes, Set)) or not hasattr(r, "__len__") for r in rows):
-        _not_two_dimensional((len(rows),))
-    cells = [r.tolist() if isinstance(r, np.ma.MaskedArray) else list(r) for r in rows]
-    width = len(cells[0]) if cells else 0
-    for number, row in enumerate(cells):
-        if len(row) != width:
-            raise ValueError(
-                f"row {number} of X has {len(row)} values but row 0 has {width}; "
-                "every row needs one value per column"
-            )
-    return Table(
-        len(rows), width, None, lambda j: object_column([row[j] for row in cells])
-    )
+def _unnamed(X: Any) -> Table:
+    """View an array or rows."""
+    if hasattr(X, "toarray"):
+        raise TypeError(
+            "X must be dense, got a sparse matrix; call .toarray() on it first"
+        )
+    columns: Any
+    if not isinstance(X, (list, tuple)):
+        array = X if isinstance(X, np.ma.MaskedArray) else np.asarray(X)
+        shape, columns = array.shape, array.T
+    elif all(_is_column(row) and not isinstance(row, Set) for row in X):
+        _check_alike("row", X, range(len(X)))
+        shape, columns = (len(X), 0), list(zip(*X, strict=True))
+    else:
+        shape = (len(X),)
+    if len(shape) != 2:
+        raise ValueError(
+            "X must be two-dimensional, one row per record and one column per "
+            f"attribute, got {f'shape {shape}' if shape else type(X).__name__}; give X "
+            "before y, reshape it, or wrap a single record in a list"
+        )
+    return Table(shape[0], columns, None)
 
 
 def read_vector(y: Any) -> NDArray[Any]:
@@ -282,18 +247,16 @@ def read_vector(y: Any) -> NDArray[Any]:
 
 def read_held(y: Any) -> NDArray[Any] | Dictionary:
     """View class labels as `read_vector` does, or a dictionary of them as it is."""
-    if isinstance(y, (list, tuple)):
-        return object_column(list(y))
     y = in_memory(y)
     if hasattr(y, "columns") or isinstance(y, Mapping):
         table = read_table(y)
-        if table.n_columns != 1:
+        if len(table.columns) != 1:
             raise ValueError(
                 "y must hold one class label per record, got a frame with "
-                f"{table.n_columns} columns; select the column of the class"
+                f"{len(table.columns)} columns; select the column of the class"
             )
         return table.read(0)
-    held = _held(y)
+    held = _held(y, "y")
     if not isinstance(held, Dictionary) and held.ndim != 1:
         raise ValueError(
             "y must be one-dimensional, one class label per record, "
@@ -313,11 +276,6 @@ def check_flat(kind: Any, name: str) -> None:
 
 
 _NESTED = ("list", "large_list", "fixed_size_list", "array", "struct", "map")
-
-
-def columns_named(count: int) -> str:
-    """Return how many columns have a name, in words."""
-    return f"{count} columns" if count else "no column"
 
 
 # ---- made of columns ---------------------------------------------------------

@@ -7,22 +7,29 @@ name that no other part has: the file and the rows in it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Unpack
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
 
 from mmech.checks import check_file, check_integer
-from mmech.domain import csv_files
-from mmech.domain.attribute import Attribute
-from mmech.domain.csv_files import CsvFormat, check_format, column_error
+from mmech.domain import csv_files, frames
+from mmech.domain.csv_files import CsvFormat, opened
+from mmech.domain.dates import day_values
 from mmech.domain.domain import Domain
-from mmech.domain.frames import check_flat, in_memory, read_table, read_vector
-from mmech.domain.values import is_missing
+from mmech.domain.values import is_missing, number_values
 from mmech.exceptions import ParameterError, located
 
 TABLES = (".csv", ".csv.gz", ".parquet")
@@ -68,7 +75,7 @@ def read(
     *,
     chunk_rows: int = 2**20,
     with_target: bool = True,
-    **form: Unpack[CsvFormat],
+    **form: Any,
 ) -> Iterator[Part]:
     r"""Read records, a part at a time.
 
@@ -133,60 +140,80 @@ def read(
     Tables(1 table of 1 attribute, epsilon=1)
     """
     check_integer(chunk_rows, "chunk_rows")
-    check_format(form)
+    csv = CsvFormat.of(form)
     if not isinstance(domain, Domain):
         raise TypeError(
             f"read needs a Domain or a Schema, got {type(domain).__name__}; read one "
             "with its from_json"
         )
-    wanted = _Wanted(domain, with_target=with_target)
-    if _is_path(source) or (
-        isinstance(source, (list, tuple)) and all(map(_is_path, source))
-    ):
-        return _parts(_files(source), wanted, chunk_rows, form)
+    numbers = {own.name for own in domain.attributes if own.kind == "numeric"}
+    rows = _Rows(*domain._columns(with_target=with_target), numbers, chunk_rows)
+    paths = source if isinstance(source, (list, tuple)) else [source]
+    if all(map(_is_path, paths)):
+        return _of_files(_files(paths), rows, csv)
     if form:
         raise ValueError(
             f"{', '.join(form)} is for csv files, got {type(source).__name__}; leave "
             "it out"
         )
-    return _of_memory(_frames(source), wanted, chunk_rows)
+    return _of_memory(source, rows)
 
 
 def read_whole(
-    source: Any,
-    domain: Domain,
-    /,
-    *,
-    with_target: bool = True,
-    **form: Unpack[CsvFormat],
+    source: Any, domain: Domain, /, *, with_target: bool = True, **form: Any
 ) -> Part:
     """Return all records of files in one part, its values an object array.
 
     Parameters and errors are those of `read`.
     """
     parts = list(read(source, domain, with_target=with_target, **form))
-    X = np.concatenate([read_table(part.X).cells() for part in parts])
+    X = np.concatenate([frames.read_table(part.X).cells() for part in parts])
     if parts[0].y is None:
         return Part(X, None, None)
-    return Part(X, np.concatenate([read_vector(part.y) for part in parts]), None)
+    return Part(X, np.concatenate([frames.read_vector(part.y) for part in parts]), None)
 
 
-class _Wanted:
-    """Columns to read: those of X, the class if it is read, and which hold numbers."""
+@dataclass(frozen=True)
+class _Rows:
+    """What is read of tables: attributes, the class or None, so many rows at a time.
 
-    def __init__(self, domain: Domain, *, with_target: bool) -> None:
-        features, target = domain._columns(with_target=with_target)
-        self.features = features
-        self.target = target
-        self.names = features if target is None else [*features, target]
-        self.numbers = {a.name for a in domain.attributes if a.kind == "numeric"}
-        self.attributes = domain._parts
-        self.noun = domain._noun
+    Columns of `numbers` may be written in the way of a country.
+    """
+
+    features: list[str]
+    target: str | None
+    numbers: set[str]
+    most: int
+
+    @property
+    def names(self) -> list[str]:
+        """All columns that are read."""
+        return self.features + ([] if self.target is None else [self.target])
+
+    def of(self, frame: Any) -> Iterator[Part]:
+        """Yield the rows of a frame, at least one part."""
+        table = frames.read_table(frame)
+        frames.column_places(
+            self.names, table.names or (), "X", "rename or select columns"
+        )
+        for start in range(0, max(table.n_rows, 1), self.most):
+            part = getattr(frame, "iloc", frame)[start : start + self.most]
+            yield Part(part, None if self.target is None else part[self.target], None)
 
 
 def _is_path(source: Any) -> bool:
     """Whether a source is a path, or a file that can be read again."""
     return isinstance(source, (str, os.PathLike)) or hasattr(source, "seek")
+
+
+def _is_frame(source: Any) -> bool:
+    """Whether a source is a frame in memory, of pandas, polars or pyarrow."""
+    return hasattr(source, "shape") and hasattr(source, "columns")
+
+
+def _is_dataset(source: Any) -> bool:
+    """Whether a source is a ``pyarrow.dataset``."""
+    return hasattr(source, "to_batches") and not hasattr(source, "num_rows")
 
 
 def is_in_parts(source: Any) -> bool:
@@ -197,17 +224,23 @@ def is_in_parts(source: Any) -> bool:
     if not isinstance(source, (list, tuple)):
         return _is_path(source) or isinstance(source, Iterator) or _is_dataset(source)
     first = source[0] if source else None
-    part = first[0] if isinstance(first, tuple) and len(first) == 2 else first
-    if isinstance(part, np.ndarray):
-        return part.ndim == 2
-    texts = all(isinstance(entry, str) for entry in source)
-    if texts and not all(e.endswith(TABLES) or os.path.isdir(e) for e in source):
-        return False  # a column of values, which no message may take for names of files
-    return _is_path(part) or _is_frame(part) or isinstance(part, Part)
+    if _is_path(first):  # no message may take a column of values for names of files
+        texts = [entry for entry in source if isinstance(entry, str)]
+        return all(text.endswith(TABLES) or os.path.isdir(text) for text in texts)
+    X = first[0] if isinstance(first, tuple) and len(first) == 2 else first
+    return isinstance(X, Part) or _is_frame(X) or getattr(X, "ndim", 0) == 2
 
 
-def of_parts(source: Any, domain: Domain, each: Callable[[Part], Any]) -> Iterator[Any]:
-    """Yield what a function makes of the parts of a source; errors name the file."""
+def of_parts(
+    source: Any, domain: Domain, each: Callable[[Part], Any], y: Any = None
+) -> Iterator[Any]:
+    """Yield what a function makes of the parts of a source; errors name the file.
+
+    Records with labels beside them, and those that are one table, are one part.
+    """
+    if y is not None or not is_in_parts(source):
+        yield each(Part(source, y, None))
+        return
     part = None
     try:
         for part in read(source, domain):
@@ -226,94 +259,52 @@ def first_row(part: Part) -> int:
     return part.chunk_id[1] if part.chunk_id else 0
 
 
-# ---- frames --------------------------------------------------------------------------
-
-
-def _frames(source: Any) -> Iterable[Any]:
-    """Return the frames, or pairs, that a source is made of."""
-    source = in_memory(source, "source")
-    if _is_frame(source):
-        return (source,)
+def _of_memory(source: Any, rows: _Rows) -> Iterator[Part]:
+    """Yield the parts of a frame, a dataset, or of what yields frames or parts."""
+    source = frames.in_memory(source, "source")
     if _is_dataset(source):
-        return source.to_batches()
-    if isinstance(source, Mapping) or not hasattr(source, "__iter__"):
-        raise TypeError(
-            "source must be a path, a frame of pandas, polars or pyarrow, or an "
-            "iterable of frames, of arrays or of pairs (X, y), got "
-            f"{type(source).__name__}"
-        )
-    return source
-
-
-def _is_frame(source: Any) -> bool:
-    """Whether a source is a table in memory of which rows can be taken."""
-    return hasattr(source, "iloc") or (
-        hasattr(source, "slice")
-        and (hasattr(source, "columns") or hasattr(source, "num_rows"))
-    )
-
-
-def _is_dataset(source: Any) -> bool:
-    """Whether a source is a ``pyarrow.dataset``."""
-    return hasattr(source, "to_batches") and not hasattr(source, "num_rows")
-
-
-def _of_memory(
-    frames: Iterable[Any], wanted: _Wanted, chunk_rows: int
-) -> Iterator[Part]:
-    for frame in frames:
-        if isinstance(frame, Part):
-            yield frame
-            continue
-        if isinstance(frame, tuple) and len(frame) == 2 and wanted.target:
-            yield Part(*frame, None)
-        elif isinstance(frame, np.ndarray) and frame.ndim == 2 and not wanted.target:
-            yield Part(frame, None, None)
-        elif _is_frame(frame):
-            yield from _slices(frame, wanted, chunk_rows)
+        source = source.to_batches()
+    elif _is_frame(source) or isinstance(source, Mapping):
+        source = [source]
+    for entry in source if hasattr(source, "__iter__") else [source]:
+        is_pair = isinstance(entry, tuple) and len(entry) == 2
+        is_array = isinstance(entry, np.ndarray) and entry.ndim == 2
+        if isinstance(entry, Part):
+            yield entry
+        elif _is_frame(entry):
+            yield from rows.of(entry)
+        elif is_pair and rows.target is not None:
+            X, y = entry
+            yield Part(X, y, None)
+        elif is_array and rows.target is None:
+            yield Part(entry, None, None)
         else:
             raise TypeError(
-                "an iterable source must yield frames of pandas, polars or pyarrow, "
-                "arrays where there are no classes, or pairs (X, y), got "
-                f"{type(frame).__name__}"
+                "source must be files or a frame, or must yield frames, pairs (X, y), "
+                f"or arrays where there are no classes, got {type(entry).__name__}"
             )
-
-
-def _slices(frame: Any, wanted: _Wanted, chunk_rows: int) -> Iterator[Part]:
-    table, target = read_table(frame), wanted.target
-    needed = [] if target is None else [target]
-    table.locate(needed, wanted.noun, wanted.names, read_required=False)
-    for start in range(0, max(table.n_rows, 1), chunk_rows):
-        if hasattr(frame, "iloc"):
-            part = frame.iloc[start : start + chunk_rows]
-        else:
-            part = frame.slice(start, chunk_rows)
-        yield Part(part, None if target is None else part[target], None)
 
 
 # ---- files ---------------------------------------------------------------------------
 
 
-def _parts(
-    files: list[tuple[Any, Keys]], wanted: _Wanted, chunk_rows: int, form: CsvFormat
-) -> Iterator[Part]:
-    import pyarrow
+Keys = dict[str, str | None]
+"""Columns that the names of folders give, and their value."""
 
+
+def _of_files(
+    files: list[tuple[Any, Keys]], rows: _Rows, form: CsvFormat
+) -> Iterator[Part]:
     before = [_state(path) for path, _ in files]
     for (path, keys), state in zip(files, before, strict=True):
         # By its real path: other names of one file must not count it again.
         name = os.path.realpath(path) if isinstance(path, Path) else name_of(path)
-        first = 0
-        given = {key: value for key, value in keys.items() if key in wanted.names}
+        stop = 0
         with located(f"cannot use the data {name_of(path)!r}"):
-            for table in _tables(path, wanted, given, chunk_rows, form):
-                X, y = _split(table, wanted, given)
-                yield Part(X, y, (name, first, first + len(X)))
-                first += len(X)
-            if not first:
-                # Nobody learns from a part that is not there.
-                none = pyarrow.table({column: [] for column in wanted.names})
-                yield Part(*_split(none, wanted, {}), (name, 0, 0))
+            for table in _tables(path, keys, rows, form):
+                for X, y, _ in rows.of(table):
+                    first, stop = stop, stop + len(X)
+                    yield Part(X.select(rows.features), y, (name, first, stop))
             if _state(path) != state:
                 raise ValueError(
                     "the file changed while it was read; count all parts anew"
@@ -332,40 +323,23 @@ def file_of(part: Part, otherwise: str) -> str:
     return min(part.chunk_id[0], os.path.relpath(part.chunk_id[0]), key=len)
 
 
-def _split(table: Any, wanted: _Wanted, keys: Keys) -> tuple[Any, Any]:
-    """Return attributes and labels, with the columns that the folders' names give."""
-    import pyarrow
-
-    for name, value in keys.items():
-        column = pyarrow.repeat(pyarrow.scalar(value, pyarrow.string()), len(table))
-        table = table.append_column(name, column.dictionary_encode())
-    y = None if wanted.target is None else table.column(wanted.target)
-    return table.select(wanted.features), y
-
-
-Keys = dict[str, str | None]
-"""Columns that the names of folders give, and their value."""
-
-
-def _files(source: Any) -> list[tuple[Any, Keys]]:
+def _files(sources: Iterable[Any]) -> list[tuple[Any, Keys]]:
     """Return all files of a source, each once, with the columns of their folders."""
     found: list[tuple[Any, Keys]] = []
-    for given in [source] if _is_path(source) else source:
-        if hasattr(given, "seek"):
-            found.append((given, {}))
-            continue
-        entry = Path(given)
-        if entry.is_dir():
-            for path in sorted(entry.rglob("*")):
-                *folders, name = path.relative_to(entry).parts
-                left_out = any(part.startswith(HIDDEN) for part in (*folders, name))
-                if name.endswith(TABLES) and path.is_file() and not left_out:
-                    found.append((path, _keys(folders)))
+    for source in sources:
+        if hasattr(source, "seek"):
+            found.append((source, {}))
+        elif not (entry := Path(source)).is_dir():
+            found.append((Path(check_file(source)), {}))
         else:
-            found.append((Path(check_file(given)), {}))
+            for path in sorted(entry.rglob("*")):
+                parts = path.relative_to(entry).parts
+                hidden = any(part.startswith(HIDDEN) for part in parts)
+                if path.name.endswith(TABLES) and path.is_file() and not hidden:
+                    found.append((path, _keys(parts[:-1])))
     if not found:
         raise FileNotFoundError(
-            f"{source!r:.60} has no files that end in {', '.join(TABLES)}; name some"
+            f"{sources!r:.60} has no files that end in {', '.join(TABLES)}; name some"
         )
     paths = [path for path, _ in found if isinstance(path, Path)]
     if len({path.resolve() for path in paths}) < len(paths):
@@ -373,18 +347,14 @@ def _files(source: Any) -> list[tuple[Any, Keys]]:
     return found
 
 
-def _keys(folders: list[str]) -> Keys:
-    """Return what names of folders say, as ``column=value``."""
-    pairs = (folder.split("=", 1) for folder in folders if "=" in folder)
-    return {
-        _text(key): None if value == NULL_PARTITION else _text(value)
-        for key, value in pairs
-    }
+def _keys(folders: Sequence[str]) -> Keys:
+    """Return what names of folders say, as ``column=value``.
 
-
-def _text(name: str) -> str:
-    """Return what a part of a folder's name says; of other bytes than UTF-8 a mark."""
-    return unquote(os.fsencode(name).decode(errors="replace"))
+    A mark stands in place of bytes that are not UTF-8.
+    """
+    said = [os.fsencode(f).decode(errors="replace").split("=", 1) for f in folders]
+    pairs = [map(unquote, words) for words in said if words[1:]]
+    return {key: None if value == NULL_PARTITION else value for key, value in pairs}
 
 
 def _state(path: Any) -> tuple[int, int] | None:
@@ -394,105 +364,91 @@ def _state(path: Any) -> tuple[int, int] | None:
     return status.st_size, status.st_mtime_ns
 
 
-def columns_of(
-    source: Any, domain: Domain | None = None, /, **form: Unpack[CsvFormat]
-) -> list[str]:
+def columns_of(source: Any, domain: Domain | None = None, /, **form: Any) -> list[str]:
     """Return the names of the columns of files, and those that only later ones have.
 
-    Raises `ValueError` for a first line that looks like a record of the domain.
+    Raises `ValueError` for a first line that has none of the names of the domain.
     """
     found: list[str] = []
-    for path, keys in _files(source):
+    names = () if domain is None else domain._columns(with_target=False)[0]
+    for path, keys in _files([source]):
         with located(f"cannot use the data {name_of(path)!r}"):
-            attributes = () if domain is None else domain._parts
-            columns = [*_columns(path, attributes, form), *keys]
-        known = set(found)
-        found += [name for name in columns if name not in known]
+            own = _columns(path, {*names}.difference(keys), CsvFormat.of(form))
+            known = {*found}
+            found += [name for name in [*own, *keys] if name not in known]
     return found
 
 
-def _columns(path: Any, attributes: Sequence[Attribute], form: CsvFormat) -> list[str]:
-    """Return the names of the columns of a file, unless they look like a record."""
+def _columns(path: Any, wanted: Collection[str], form: CsvFormat) -> list[str]:
+    """Return the names of the columns of a file; no line of records passes for them."""
     if name_of(path).endswith(".parquet"):
         return list(parquet_schema(path).names)
-    header = csv_files.read_header(path, **form)
-    if {attribute.name for attribute in attributes}.isdisjoint(header):
-        marks = [mark for mark in ";\t|," if len(header) == 1 and mark in header[0]]
-        if marks:
+    header = csv_files.read_header(path, form)
+    if set(header).isdisjoint(wanted):
+        fields = {*header, *form.usual(header, number=True)}
+        cells = np.array([f for f in fields if not is_missing(f)], dtype=object)
+        is_text = number_values(cells)[1] & day_values(cells)[2]
+        at_once = len(header) == 1 and any(mark in header[0] for mark in ";\t|,")
+        if wanted or at_once or not is_text.all():
             raise ParameterError(
                 "sep",
-                f"the header of the file is one column at this {{sep}}, with "
-                f"{marks[0]!r} in its name",
-                remedy=(f"pass {{sep={marks[0]!r}}}", "rename the column"),
+                "the first line of the file has no name of a column that is read, is a "
+                "record, or has another separator than {sep}",
+                remedy=("name the columns there", "pass the {sep=} of the file"),
             )
-        usual = csv_files.usual_form(form)
-        fields = {*header, *(usual(f, number=True) for f in header if usual)}
-        cells = np.array([f for f in fields if not is_missing(f)], dtype=object)
-        for attribute in (*_ANY, *attributes):
-            if (attribute._codes(cells, clip=True) >= 0).any():
-                raise ValueError(
-                    "the first line of the file looks like a record, but must name the "
-                    "columns; write their names above it, or rename those that are "
-                    "called by numbers or values"
-                )
     return header
-
-
-_ANY = (
-    Attribute.numeric("number", cut_points=[0]),
-    Attribute.date("date", "2000-01-01", "2000-12-31", "year"),
-)
-"""Attributes that read all numbers and all dates, where these are clipped."""
 
 
 def parquet_schema(path: Any) -> Any:
     """Return what a Parquet file declares of its columns, for pyarrow."""
-    with _sound_parquet(path) as (parquet, file):
+    from pyarrow import parquet
+
+    with opened(path, "Parquet") as file:
         return parquet.read_schema(file)
 
 
-def _tables(
-    path: Any, wanted: _Wanted, keys: Keys, chunk_rows: int, form: CsvFormat
-) -> Iterator[Any]:
-    """Yield so many rows at a time, of the columns that no folder gives."""
-    names = [name for name in wanted.names if name not in keys]
-    columns = _columns(path, wanted.attributes, form)
-    for key in keys:
-        if key in columns:
-            raise ValueError(
-                f"the file has a column {key!r}, and its folder is called {key}=...; "
-                "only one of them can say it"
-            )
-    if name_of(path).endswith(".parquet"):
-        batches = _ahead(_of_parquet(path, columns, names, chunk_rows))
-    else:
-        # At least two lines of the greatest length, and less than a part takes.
-        block = min(csv_files.BLOCK, max(2**19, 16 * chunk_rows))
-        batches = csv_files.read_tables(
-            path, names, wanted.numbers, block=block, **form
-        )
-    for batch in batches:
-        for start in range(0, len(batch), chunk_rows):
-            yield batch.slice(start, chunk_rows)
-
-
-def _of_parquet(
-    path: Path, columns: list[str], names: list[str], chunk_rows: int
-) -> Iterator[Any]:
+def _tables(path: Any, keys: Keys, rows: _Rows, form: CsvFormat) -> Iterator[Any]:
+    """Yield what is read of a file, at least one table, with what its folders say."""
     import pyarrow
 
-    for name in names:
-        if columns.count(name) != 1:
-            raise column_error(name, columns, names)
-    declared = parquet_schema(path)
-    for name in names:
-        check_flat(declared.field(name).type, name)
-    with (
-        _sound_parquet(path) as (parquet, file),
-        parquet.ParquetFile(file, read_dictionary=names) as table,
-    ):
-        for batch in table.iter_batches(batch_size=chunk_rows, columns=names):
-            yield pyarrow.Table.from_batches([batch])
+    wanted, none = [name for name in rows.names if name not in keys], True
+    said = [name for name in rows.names if name in keys]
+    for name in set(_columns(path, wanted, form)).intersection(said):
+        raise ValueError(
+            f"the file has a column {name!r}, and its folder is called {name}=...; "
+            "only one of them can say it"
+        )
+    if name_of(path).endswith(".parquet"):
+        tables = _ahead(_of_parquet(path, wanted, rows.most))
+    else:
+        # At least two lines of the greatest length, and less than a part takes.
+        block = min(csv_files.BLOCK, max(2**19, 16 * rows.most))
+        tables = csv_files.read_tables(path, wanted, rows.numbers, form, block)
+    for table in tables:
+        for name in said:
+            value = pyarrow.scalar(keys[name], pyarrow.string())
+            column = pyarrow.repeat(value, len(table)).dictionary_encode()
+            table = table.append_column(name, column)
+        if len(table):
+            yield table
+            none = False
+    if none:  # nobody learns from a part that is not there
+        yield pyarrow.table({name: [] for name in rows.names})
+
+
+def _of_parquet(path: Any, wanted: list[str], n_rows: int) -> Iterator[Any]:
+    import pyarrow
+    from pyarrow import parquet
+
+    with opened(path, "Parquet") as file:
+        declared = parquet.read_schema(file)
+        for j in frames.column_places(
+            wanted, declared.names, "the header of the file", csv_files.ADD
+        ):
+            frames.check_flat(declared.types[j], declared.names[j])
+        with parquet.ParquetFile(file, read_dictionary=wanted) as table:
+            for batch in table.iter_batches(batch_size=n_rows, columns=wanted):
+                yield pyarrow.Table.from_batches([batch])
 
 
 def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
@@ -502,20 +458,3 @@ def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
         while (batch := coming.result()) is not None:
             coming = reader.submit(next, batches, None)
             yield batch
-
-
-@contextmanager
-def _sound_parquet(path: Any) -> Iterator[tuple[Any, BinaryIO]]:
-    """Give the module that reads Parquet files, and the open file; word its errors."""
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        with open(path, "rb") as file:
-            yield parquet, file
-    except (pyarrow.ArrowInvalid, OSError) as error:
-        if getattr(error, "errno", None) is not None:  # of the operating system
-            raise
-        raise ValueError(
-            "the file is not a Parquet file, or is damaged or cut off; write it again"
-        ) from None

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -200,20 +200,6 @@ class Dictionary(NamedTuple):
         """Return the raw values of all rows, shape (N,)."""
         return np.append(as_objects(self.entries), [None])[self.indices]
 
-    @classmethod
-    def of_integers(cls, column: NDArray[Any]) -> Self | None:
-        """Return integers or booleans as a dictionary, unless their range is wide."""
-        kind = column.dtype
-        if kind.kind not in "biu" or not column.size:
-            return None
-        lowest = int(column.min())
-        width = int(column.max()) - lowest + 1
-        if width > FEW:
-            return None
-        # A byte is enough, and wraps where the difference would.
-        places = column.astype(np.uint8, copy=False) - np.uint8(lowest % FEW)
-        return cls(np.array([lowest + i for i in range(width)], kind), places)
-
 
 def object_column(cells: list[Any]) -> NDArray[np.object_]:
     """Return cells as a column, whatever they are."""
@@ -228,45 +214,55 @@ def of_arrow(column: Any) -> NDArray[Any] | Dictionary:
 
     A gap in a column of floats is NaN, so that the others keep their width.
     """
-    kind = str(column.type)
-    if kind == "null" or not len(column):
+    if (numbers := _numbers(column)) is not None:
+        return numbers
+    if str(column.type) == "null":
         return object_column(column.to_pylist())
-    if _are_numbers(column):
-        return np.asarray(column)
-    if not kind.startswith("dictionary"):
-        try:
-            column = column.dictionary_encode()
-        except NotImplementedError:  # values that no cell reads
-            return object_column(column.to_pylist())
+    try:
+        column = column.dictionary_encode()
+    except NotImplementedError:  # values that no cell reads
+        return object_column(column.to_pylist())
     if hasattr(column, "unify_dictionaries"):
         column = column.unify_dictionaries().combine_chunks()
     indices = column.indices
     if indices.null_count:
         indices = indices.cast("int64").fill_null(-1)  # they may be unsigned
-    held = column.dictionary
-    numbers = _are_numbers(held)
-    entries = np.asarray(held) if numbers else object_column(held.to_pylist())
+    entries = _numbers(column.dictionary)
+    if entries is None:
+        entries = object_column(column.dictionary.to_pylist())
     return Dictionary(entries, indices.to_numpy(zero_copy_only=False))
 
 
-def _are_numbers(column: Any) -> bool:
-    """Whether NumPy holds what a column of pyarrow does: floats, gapless integers."""
+def _numbers(column: Any) -> NDArray[Any] | None:
+    """Return a column of pyarrow that NumPy holds: floats, integers without gaps."""
     kind = str(column.type)
     whole = kind.startswith(("int", "uint")) and not column.null_count
-    return whole or kind in ("halffloat", "float", "double")
+    is_one = whole or kind in ("halffloat", "float", "double")
+    return np.asarray(column) if is_one else None
 
 
-def _of_texts(column: NDArray[Any]) -> NDArray[Any] | Dictionary | None:
-    """Return text, some of it missing, as a dictionary; None for other columns."""
-    if column.dtype.kind not in "OU" or not column.size:
-        return None
-    import pyarrow
+def as_dictionary(column: NDArray[Any]) -> Dictionary | None:
+    """Return integers of a short range, or text with gaps, as a dictionary."""
+    kind = column.dtype
+    if kind.kind in "biu" and column.size:
+        lowest = int(column.min())
+        width = int(column.max()) - lowest + 1
+        if width <= FEW:
+            # A byte is enough, and wraps where the difference would.
+            places = column.astype(np.uint8, copy=False) - np.uint8(lowest % FEW)
+            entries = np.array([lowest + i for i in range(width)], kind)
+            return Dictionary(entries, places)
+    if kind.kind in "OU" and column.size:
+        import pyarrow
 
-    try:
-        held = pyarrow.array(column, from_pandas=True)
-    except Exception:  # values of several types
-        return None
-    return of_arrow(held) if str(held.type).endswith("string") else None
+        try:
+            held = pyarrow.array(column, from_pandas=True)
+        except Exception:  # values of several types
+            return None
+        if str(held.type).endswith("string"):
+            found = of_arrow(held)
+            return found if isinstance(found, Dictionary) else None
+    return None
 
 
 def read_once(
@@ -278,8 +274,8 @@ def read_once(
     What `read` makes of a value must not depend on the others.
     """
     if not isinstance(column, Dictionary):
-        short = Dictionary.of_integers(column) or _of_texts(column)
-        if not isinstance(short, Dictionary):
+        short = as_dictionary(column)
+        if short is None:
             return read(column)
         column = short
     # The last entry is for missing values, whose index is -1.

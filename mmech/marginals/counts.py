@@ -22,12 +22,15 @@ from mmech.checks import check_codes
 from mmech.domain.domain import Domain, warn_if_read
 from mmech.domain.encoding import narrow_type
 from mmech.domain.frames import read_table
-from mmech.domain.parts import Part, first_row, is_in_parts, of_parts
+from mmech.domain.parts import Part, first_row, of_parts
 from mmech.exceptions import ParameterError, located
 from mmech.operators.marginals import check_domain_shape
 
 Columns: TypeAlias = Sequence[NDArray[Any]] | NDArray[Any]
 """Codes of rows, attribute by attribute: shape (d, N), or d arrays of shape (N,)."""
+
+Cells: TypeAlias = tuple[NDArray[Any], NDArray[np.int64]]
+"""Codes of rows (M, d), and how often each is there (M,)."""
 
 MOST_RECORDS = 2**62
 """Arithmetic: most records that are counted, so that sums stay inside int64."""
@@ -87,18 +90,14 @@ class Counts:
 
     __slots__ = ("_chunks", "_codes", "_multiplicities", "domain_shape")
 
-    domain_shape: tuple[int, ...]
-    _codes: NDArray[Any]
-    _multiplicities: NDArray[np.int64]
-    _chunks: frozenset[Hashable]
-
     def __init__(
         self, codes: ArrayLike, domain_shape: Any, *, chunk_id: Hashable | None = None
     ) -> None:
         shape = check_domain_shape(domain_shape)
         array = check_codes(codes, shape)
         self.domain_shape, self._chunks = shape, chunk_names(chunk_id)
-        self._codes, self._multiplicities = occupied_cells([(array.T, None)], shape)
+        once = np.broadcast_to(np.int64(1), len(array))
+        self._codes, self._multiplicities = occupied_cells([(array.T, once)], shape)
 
     @classmethod
     def _as_given(
@@ -110,20 +109,17 @@ class Counts:
         stands for once.
         """
         array = np.asarray(codes).astype(narrow_type(domain_shape), copy=False)
-        times = np.ones(len(array), np.int64) if times is None else times
-        return cls._of(tuple(domain_shape), array, times)
+        once = np.broadcast_to(np.int64(1), len(array))
+        cells = array, once if times is None else times
+        return cls._of(tuple(domain_shape), cells, frozenset())
 
     @classmethod
     def _of(
-        cls,
-        shape: tuple[int, ...],
-        codes: NDArray[Any],
-        multiplicities: NDArray[np.int64],
-        chunks: frozenset[Hashable] = frozenset(),
+        cls, shape: tuple[int, ...], cells: Cells, chunks: frozenset[Hashable]
     ) -> Counts:
         found = cls.__new__(cls)
-        found.domain_shape, found._codes = shape, codes
-        found._multiplicities, found._chunks = multiplicities, chunks
+        found.domain_shape, found._chunks = shape, chunks
+        found._codes, found._multiplicities = cells
         return found
 
     def __add__(self, other: object) -> Counts:
@@ -136,39 +132,20 @@ class Counts:
                 "differ; both must be over the same domain"
             )
         check_chunks(self._chunks, other._chunks)
-        names = self._chunks | other._chunks
-        return self._joined(other._codes.T, other._multiplicities, names)
+        if self._total() + other._total() > MOST_RECORDS:
+            raise OverflowError(
+                "counts must be of at most 2^62 records; release them in parts"
+            )
+        parts = [(own._codes.T, own._multiplicities) for own in (self, other)]
+        cells = occupied_cells(parts, self.domain_shape)
+        return self._of(self.domain_shape, cells, self._chunks | other._chunks)
 
     def __radd__(self, other: object) -> Counts:
         """Return these counts for zero, where `sum` starts."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
-    def _with(self, columns: Columns) -> Counts:
-        """Return these counts with more records, whose codes are inside of the domain.
-
-        All of them have the name of these counts.
-        """
-        return self._joined(columns, None, self._chunks)
-
-    def _joined(
-        self,
-        columns: Columns,
-        multiplicities: NDArray[np.int64] | None,
-        chunks: frozenset[Hashable],
-    ) -> Counts:
-        more = len(columns[0]) if multiplicities is None else int(multiplicities.sum())
-        if self._total() + more > MOST_RECORDS:
-            raise OverflowError(
-                "counts must be of at most 2^62 records; release them in parts"
-            )
-        parts = [(self._codes.T, self._multiplicities), (columns, multiplicities)]
-        cells = occupied_cells(parts, self.domain_shape)
-        return self._of(self.domain_shape, *cells, chunks)
-
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Counts):
-            return NotImplemented
-        return (
+        return isinstance(other, Counts) and (
             self.domain_shape == other.domain_shape
             and np.array_equal(self._codes, other._codes)
             and np.array_equal(self._multiplicities, other._multiplicities)
@@ -185,8 +162,8 @@ class Counts:
 
     def _named(self, chunk_id: Hashable | None) -> Counts:
         """Return these counts under one name, in place of those of their parts."""
-        own = self.domain_shape, self._codes, self._multiplicities
-        return self._of(*own, chunk_names(chunk_id))
+        cells = self._codes, self._multiplicities
+        return self._of(self.domain_shape, cells, chunk_names(chunk_id))
 
     def _total(self) -> int:
         """Return the number of records. Sensitive."""
@@ -251,26 +228,23 @@ def count(records: Any, schema_or_domain: Any, y: Any = None) -> Counts:
         )
     if getattr(own, "read_from_records", False):
         warn_if_read(own, "schema", stacklevel=2)
-    both = (records,) if y is None else (records, y)
-    if any(map(is_lazy, both)):
-        return count_partitions(partial(_counted, own), *both)
-    if y is None and is_in_parts(records):
 
-        def counted(part: Part) -> Counts:
-            return _counted(own, part.X, part.y, first_row(part))
+    def counted(X: Any, y: Any = None, first_row: int = 0) -> Counts:
+        how: dict[str, Any] = {"narrow": True, "first_row": first_row}
+        if y is None:
+            return Counts(own.encode(X, **how), own.shape)
+        codes = np.column_stack(own.encode(X, y, **how))
+        return Counts(codes, (*own.shape, own.n_classes))
 
-        total: Any = sum(of_parts(records, own, counted))
-        return total
-    return _counted(own, *both)
+    if is_lazy(records) or is_lazy(y):
+        both = (records,) if y is None else (records, y)
+        return count_partitions(counted, *both)
 
+    def of_part(part: Part) -> Counts:
+        return counted(part.X, part.y, first_row(part))
 
-def _counted(schema: Any, X: Any, y: Any = None, first_row: int = 0) -> Counts:
-    """Return the counts of records, or of records and their classes, in memory."""
-    own: dict[str, Any] = {"narrow": True, "first_row": first_row}
-    if y is None:
-        return Counts(schema.encode(X, **own), schema.shape)
-    codes = np.column_stack(schema.encode(X, y, **own))
-    return Counts(codes, (*schema.shape, schema.n_classes))
+    total: Any = sum(of_parts(records, own, of_part, y))
+    return total
 
 
 def encoded_records(
@@ -311,7 +285,7 @@ def encoded_records(
             names, _ = domain._columns(with_target=False)
             table.locate(names, "domain")
             table = replace(table, names=tuple(names))
-        return own._encode(table, None, narrow=True, first_row=first, **policies)
+        return own._encode(table, narrow=True, first_row=first, **policies)
 
     if is_lazy(data):
 
@@ -325,11 +299,8 @@ def encoded_records(
         kept, times = total._codes[:, 0] > 0, total._multiplicities
         rows = total._codes[kept, 1:]
         return Counts._as_given(rows, sizes, times[kept]), int(times[~kept].sum())
-    if is_in_parts(data):
-        parts = of_parts(data, own, lambda part: encoded(part.X, first_row(part)))
-        codes, keep = map(np.concatenate, zip(*parts, strict=True))
-    else:
-        codes, keep = encoded(data)
+    parts = of_parts(data, own, lambda part: encoded(part.X, first_row(part)))
+    codes, keep = map(np.concatenate, zip(*parts, strict=True))
     codes = codes if keep.all() else codes[keep]
     return Counts._as_given(codes, sizes), len(keep) - int(keep.sum())
 
@@ -391,18 +362,12 @@ def _delayed_parts(table: Any, name: str) -> list[Any]:
             f"{name} must be lazy where the other of X and y is, got "
             f"{type(table).__name__}; give both to Dask, or compute() both"
         )
-    if isinstance(table, (list, tuple)):
-        if len({part.key for part in table}) < len(table):
-            raise ValueError(
-                f"{name} has a delayed part twice; every record counts once"
-            )
-        return list(table)
-    if not hasattr(type(table), "to_delayed"):
-        raise TypeError(
-            f"{name} must be a Dask frame, a Dask array or a list of delayed parts, "
-            f"got {type(table).__name__}; put it into a list"
-        )
-    return list(np.ravel(table.to_delayed()))
+    if hasattr(type(table), "to_delayed"):
+        return list(np.ravel(table.to_delayed()))
+    parts = list(table) if isinstance(table, (list, tuple)) else [table]
+    if len({part.key for part in parts}) < len(parts):
+        raise ValueError(f"{name} has a delayed part twice; every record counts once")
+    return parts
 
 
 def _check_as_many(partitions: list[int]) -> None:
@@ -454,13 +419,12 @@ def check_chunks(known: Set[Hashable], new: Set[Hashable]) -> None:
 
 
 def occupied_cells(
-    parts: Sequence[tuple[Columns, NDArray[np.int64] | None]],
-    domain_shape: tuple[int, ...],
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    parts: Sequence[tuple[Columns, NDArray[np.int64]]], domain_shape: tuple[int, ...]
+) -> Cells:
     """Return distinct rows (M, d) in lexicographic order, and how often each occurs.
 
-    A part is columns of codes inside the domain, and how often each row is there;
-    ``None`` stands for once. The rows are unsigned integers.
+    A part is columns of codes inside the domain, and how often each row is there. The
+    rows are unsigned integers.
     """
     n_rows = sum(len(columns[0]) for columns, _ in parts)
     n_cells = math.prod(domain_shape)
@@ -470,8 +434,7 @@ def occupied_cells(
             for start in range(0, len(columns[0]), _BLOCK):
                 rows = slice(start, start + _BLOCK)
                 (cells,) = _numbered([c[rows] for c in columns], domain_shape)
-                added = 1 if multiplicities is None else multiplicities[rows]
-                np.add.at(table, cells.astype(np.intp), added)
+                np.add.at(table, cells.astype(np.intp), multiplicities[rows])
         found = np.flatnonzero(table != 0)
         return _rows_of(found, domain_shape), table[found]
     joined = [np.concatenate(both) for both in zip(*(c for c, _ in parts), strict=True)]
@@ -486,12 +449,7 @@ def occupied_cells(
         ordered = word[order]
         new[1:] |= ordered[1:] != ordered[:-1]
     firsts = np.flatnonzero(new)
-    times = np.concatenate(
-        [
-            np.ones(len(columns[0]), np.int64) if numbers is None else numbers
-            for columns, numbers in parts
-        ]
-    )
+    times = np.concatenate([numbers for _, numbers in parts])
     codes = np.empty((firsts.size, len(joined)), narrow_type(domain_shape))
     for i, column in enumerate(joined):
         codes[:, i] = column[order[firsts]]

@@ -742,16 +742,13 @@ class ReadDomain(Domain):
     def _encode(
         self,
         X: Any,
-        columns: Iterable[str] | None,
         *,
         narrow: bool,
         first_row: int = 0,
         **policies: str,
     ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        codes, keep = super()._encode(
-            X, columns, narrow=narrow, first_row=first_row, **policies
-        )
-        table = read_table(X, columns)
+        codes, keep = super()._encode(X, narrow=narrow, first_row=first_row, **policies)
+        table = read_table(X)
         columns_of = list(codes.T)
         for plan in self.plans:
             i = self.names.index(plan.statistic.name)

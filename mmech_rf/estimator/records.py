@@ -179,7 +179,8 @@ def counted(schema: Schema, blocks: Iterable[Block] = ()) -> Counts:
     for codes, class_codes in blocks:
         for start in range(0, len(codes), step):
             part = slice(start, start + step)
-            counts = counts._with([*codes[part].T, class_codes[part]])
+            rows = np.column_stack([codes[part], class_codes[part]])
+            counts = counts + Counts._as_given(rows, shape)
     return counts
 
 

@@ -174,7 +174,6 @@ class Schema(Domain):
         X: Any,
         y: Any = None,
         *,
-        columns: Iterable[str] | None = None,
         handle_unknown: str = "clip",
         handle_missing: str = "error",
         narrow: bool = False,
@@ -188,7 +187,7 @@ class Schema(Domain):
 
         Parameters
         ----------
-        X, columns, handle_unknown, handle_missing, narrow
+        X, handle_unknown, handle_missing, narrow
             As in `Domain.encode`. Arrays and rows without names hold the attributes in
             schema order, followed or not by the required columns. ``"drop"`` needs
             `y`: every query needs an answer. A missing value in a required column
@@ -231,10 +230,10 @@ class Schema(Domain):
         (array([[1, 0]]), array([0]), array([1]))
         """
         policies = {"handle_unknown": handle_unknown, "handle_missing": handle_missing}
-        check_policies(self.attributes, self._noun, **policies)
+        check_policies(self.attributes, **policies)
         if y is None:
             _check_queries(policies, return_index=return_index)
-        table = read_table(X, columns)
+        table = read_table(X)
         features, required = table.locate(
             self.names,
             self._noun,
@@ -312,7 +311,6 @@ class Schema(Domain):
         X: Any,
         y: Any = None,
         *,
-        columns: Iterable[str] | None = None,
         handle_unknown: str = "clip",
     ) -> list[Misfit]:
         """List every cell that the schema cannot read, for the owner of the records.
@@ -322,7 +320,7 @@ class Schema(Domain):
 
         Parameters
         ----------
-        X, y, columns, handle_unknown
+        X, y, handle_unknown
             As in `encode`. Numbers outside the bounds fit where they are clipped.
 
         Returns
@@ -338,8 +336,8 @@ class Schema(Domain):
         [Misfit(row=1, column='shape', value='squre',
                 problem='a value outside the domain of the attribute')]
         """
-        check_policies(self.attributes, self._noun, handle_unknown=handle_unknown)
-        table = read_table(X, columns)
+        check_policies(self.attributes, handle_unknown=handle_unknown)
+        table = read_table(X)
         features, required = table.locate(
             self.names, self._noun, self.required, read_required=y is not None
         )
@@ -558,7 +556,6 @@ class Schema(Domain):
         y: Any,
         *,
         n_bins: int = 10,
-        columns: Iterable[str] | None = None,
         target: str = "class",
         name: str | None = None,
     ) -> Self:
@@ -577,8 +574,6 @@ class Schema(Domain):
         y : sequence of class labels, shape (N,)
         n_bins : int, default=10
             Number of bins of equal width per numeric column.
-        columns : sequence of str, optional
-            Names of the columns of an array or of rows.
         target, name : str, optional
             As in `Schema`.
 
@@ -613,8 +608,8 @@ class Schema(Domain):
             stacklevel=2,
         )
         n_bins = check_bins(n_bins, "n_bins")
-        table = read_table(X, columns)
-        names = table.names or [f"x{j}" for j in range(table.n_columns)]
+        table = read_table(X)
+        names = table.names or [f"x{j}" for j in range(len(table.columns))]
         attributes = [
             infer_attribute(column_name, table.column(j), n_bins)
             for j, column_name in enumerate(names)

@@ -201,7 +201,7 @@ def test_fields_may_hold_line_breaks_where_that_is_declared(tmp_path):
     bunch = load_csv(path, SCHEMA, multiline=True)
     assert bunch.data.tolist() == [["x", "1"], ["y", "3"]]
     path.write_text("a,n,label,note\n" + SWALLOWING)
-    with pytest.raises(ValueError, match=r"line 2 .* a quote that is not closed"):
+    with pytest.raises(ValueError, match=r"line 2 of the file opens a quote"):
         load_csv(path, SCHEMA, multiline=True)
     path.write_text('a,n,label,note\nx,1,1,"one\ntwo"\nx,1,1\n')
     with pytest.raises(ValueError, match="line 4 of the file has 3 fields"):

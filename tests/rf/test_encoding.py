@@ -123,9 +123,8 @@ def test_required_columns_of_arrays_follow_the_attributes():
     assert REQUIRED.encode(X, [0, 1], **options)[0].tolist() == [[1]]
     assert REQUIRED.encode(X).tolist() == [[1], [1]]
     assert REQUIRED.encode([["big"]]).tolist() == [[1]]
-    named = REQUIRED.encode(
-        [row[::-1] for row in X], [0, 1], columns=["weight", "size"], **options
-    )
+    swapped = {"weight": [1, ""], "size": ["big", "big"]}
+    named = REQUIRED.encode(swapped, [0, 1], **options)
     assert named[0].tolist() == [[1]]
 
 

@@ -15,7 +15,7 @@ from refusals import refused
 
 import mmech.domain.parts as reading
 from mmech import Domain
-from mmech.domain.csv_files import read_cells, read_tables
+from mmech.domain.csv_files import CsvFormat, read_cells, read_tables
 from mmech.domain.parts import NULL_PARTITION
 from mmech_rf import Attribute, PrivateForestClassifier, Schema, datasets, read
 
@@ -140,9 +140,9 @@ def test_records_are_those_of_the_reader_of_python(n_files, tmp_path):
         drawn = rng.choice([*pieces, sep], rng.integers(30), p=weights / weights.sum())
         text = sep.join("abc"[: rng.integers(1, 4)]) + "\n" + "".join(drawn)
         path.write_bytes(text.encode())
-        form = {"sep": sep, "multiline": multiline, "block": int(rng.integers(1, 40))}
+        form, block = CsvFormat(multiline, sep), int(rng.integers(1, 40))
         expected = by_python(text, sep, multiline)
-        tables = read_tables(path, text.split("\n")[0].split(sep), **form)
+        tables = read_tables(path, text.split("\n")[0].split(sep), (), form, block)
         if isinstance(expected, int):
             with pytest.raises(ValueError, match=f"line {expected} of"):
                 list(tables)
@@ -152,6 +152,17 @@ def test_records_are_those_of_the_reader_of_python(n_files, tmp_path):
             assert rows == expected[1:], text
         outcomes.add(type(expected))
     assert outcomes == {int, list}
+
+
+@pytest.mark.parametrize("cells", ["x,1", "x"], ids=["whole", "cut off"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "gbk"])
+def test_a_line_that_is_not_decoded_is_named(encoding, cells, tmp_path):
+    """Also where it does not parse either."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(f"size,other\n3,x\n4,{cells}".encode(encoding) + b"\xff")
+    form = CsvFormat(encoding=encoding)
+    with pytest.raises(ValueError, match=f"line 3 .*{encoding.upper()}, the encoding"):
+        list(read_tables(path, ["size"], (), form))
 
 
 def broken_file(rng):
@@ -428,6 +439,21 @@ def test_names_of_folders_are_columns(tmp_path):
         list(read(tmp_path, SCHEMA))
 
 
+def test_folders_may_give_all_columns(tmp_path):
+    """Their files have only columns that nobody asks for, and still their records."""
+    arrow, parquet = map(pytest.importorskip, ("pyarrow", "pyarrow.parquet"))
+    for colour, name in (("red", "a.csv"), ("blå", "b.parquet")):
+        path = tmp_path / f"colour={colour}" / name
+        path.parent.mkdir()
+        if name == "a.csv":
+            written(path, ["other,more", "x,1", "y,2"])
+        else:
+            parquet.write_table(arrow.table({"other": [1, 2, 3]}), path)
+    domain = Domain(SCHEMA.attributes[:1])
+    codes = [domain.encode(part.X).ravel() for part in read(tmp_path, domain)]
+    assert sorted(np.concatenate(codes)) == [0, 0, 1, 1, 1]
+
+
 # ---- frames and iterators ------------------------------------------------------------
 
 ROWS = {
@@ -453,6 +479,9 @@ def test_frames_are_read_in_parts(library):
     assert codes == expected[0].tolist()
     assert classes == expected[1].tolist()
     assert chunks == (None, None, None)
+    if library == "pandas":  # rows are taken by their places, not by their labels
+        frame.index = [4.0, 3.0, 2.0, 1.0, 0.0]
+        assert encoded(read(frame, SCHEMA, chunk_rows=2))[0] == codes
     again = encoded(read(iter([frame, frame]), SCHEMA))
     assert again[0] == codes * 2
 

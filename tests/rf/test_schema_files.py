@@ -222,7 +222,7 @@ def test_infer_from_arrays_and_rows():
     assert schema.domain_shape == (10, 10, 10)
     assert schema.class_labels == (False, True)
     assert infer(X.tolist(), y.tolist()) == schema
-    assert infer(X, y, columns=["a", "b", "c"]).feature_names == ("a", "b", "c")
+    assert infer(dict(zip("abc", X.T, strict=True)), y).feature_names == ("a", "b", "c")
     assert (schema.encode(X).min(0) == 0).all()
     assert (schema.encode(X).max(0) == 9).all()
 

@@ -84,7 +84,7 @@ def test_intervals_hold_as_often_as_they_say(kind, cost, neighbours, level):
     )
     reading, _ = plan_statistics(asked, DOMAIN, plan)
     codes, _ = reading._encode(
-        records(), None, narrow=True, handle_unknown="clip", handle_missing="error"
+        records(), narrow=True, handle_unknown="clip", handle_missing="error"
     )
     ledger = PrivacyLedger(9, currency=plan.currency, neighbours=neighbours)
     places = codes[:, [*map(reading.names.index, statistic.by), -1]]
@@ -198,7 +198,7 @@ def test_intervals_hold_where_the_number_of_records_is_public(monkeypatch):
     )
     reading, _ = plan_statistics(asked, domain, plan)
     cells, _ = reading._encode(
-        {"x": group("some")}, None, narrow=True, handle_unknown="clip",
+        {"x": group("some")}, narrow=True, handle_unknown="clip",
         handle_missing="error",
     )  # fmt: skip
     codes = Counts(cells, reading.sizes)

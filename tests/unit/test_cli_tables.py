@@ -232,10 +232,10 @@ def test_a_domain_is_suggested_and_checked(folder, capsys):
     Path("r.csv").write_text(text, encoding="utf-8")
     code, out, err = run("schema suggest r.csv", capsys)
     assert (code, out) == (2, "")
-    assert "pass --sep ';'" in err
+    assert "line 1 of the file opens a quote that ends before no --sep" in err
     Path("one.csv").write_text("sex;age\nf;3\n")
     code, _, err = run("schema suggest one.csv", capsys)
-    assert (code, "in its name; pass --sep ';', or" in err) == (2, True)
+    assert (code, "another separator than --sep" in err) == (2, True)
     code, out, _ = run("schema suggest r.csv --sep ';'", capsys)
     assert code == 0
     entries = json.loads(out)["features"]

@@ -9,7 +9,7 @@ import pytest
 
 from mmech import Attribute, Domain
 from mmech.domain.frames import read_vector
-from mmech.domain.values import FEW, Dictionary
+from mmech.domain.values import FEW, as_dictionary
 
 WORDS = Attribute.categorical("a", ["x", "1", "2.5", "True", "-7", "?"])
 NUMBERS = Attribute.numeric("a", lower=-5, upper=300, n_bins=7, other="none")
@@ -72,11 +72,11 @@ def test_the_narrowest_type_holds_every_code(size):
 
 def test_dictionaries_of_integers_hold_what_is_there():
     for column in (np.array([-FEW, -1]), np.array([250, 250 + FEW - 1], np.uint64)):
-        held = Dictionary.of_integers(column)
+        held = as_dictionary(column)
         assert held.values().tolist() == column.tolist()
         assert len(held.entries) == FEW
     for column in ([0, FEW], [0.5], []):
-        assert Dictionary.of_integers(np.array(column)) is None
+        assert as_dictionary(np.array(column)) is None
 
 
 @pytest.mark.parametrize("method", ["collect", "compute"])

@@ -72,6 +72,8 @@ def test_a_row_in_parts_is_named_by_its_file(tmp_path):
 def test_rows_and_frames(known):
     for records in (ROWS, frame("pandas"), frame("polars")):
         assert count(records, known) == Counts(CODES, (2, 3))
+    texts = [(shape, str(size)) for shape, size in ROWS]  # no pairs of X and y
+    assert count(texts, known) == Counts(CODES, (2, 3))
 
 
 def test_the_class_is_the_last_attribute():

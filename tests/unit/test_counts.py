@@ -24,7 +24,7 @@ def test_every_distinct_row_is_there_as_often_as_it_was(shape, n_records, rng):
     codes = rng.integers(0, shape, (n_records, len(shape)))
     codes = codes[rng.integers(0, n_records, 2 * n_records)] if n_records else codes
     expected = Counter(map(tuple, codes.tolist()))
-    rows, numbers = occupied_cells([(codes.T, None)], shape)
+    rows, numbers = occupied_cells([(codes.T, np.ones(len(codes), np.int64))], shape)
     assert listed(rows, numbers) == expected
     assert rows.tolist() == [list(row) for row in sorted(expected)]
     # Once more, with numbers of its own for every row.

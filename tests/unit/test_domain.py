@@ -55,8 +55,9 @@ def test_some_attributes():
 
 
 def test_columns_are_named_from_outside():
-    swapped = [row[::-1] for row in ROWS]
-    assert TOY.encode(swapped, columns=["age", "size", "colour"]).tolist() == CODES
+    colours, sizes, ages = zip(*ROWS, strict=True)
+    swapped = {"age": ages, "size": sizes, "colour": colours}
+    assert TOY.encode(swapped).tolist() == CODES
 
 
 def test_decoding_names_the_cells():

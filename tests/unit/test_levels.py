@@ -701,7 +701,9 @@ def test_a_path_that_is_not_there_follows_the_policies(row, column, problem):
 def test_columns_that_do_not_fit_are_refused():
     frame, _ = spread(9)
     ledger = mm.PrivacyLedger(1)
-    with pytest.raises(ValueError, match="no column named 'State' but the domain need"):
+    with pytest.raises(
+        ValueError, match="no column named 'State', but exactly one is need"
+    ):
         mm.release_tables(
             frame.drop(columns="State"), SPREAD, ways=1, epsilon=1, ledger=ledger
         )
