@@ -34,7 +34,7 @@ from mmech.marginals.records import OccupiedCells, exact_answers
 from mmech.noise import LAWS, Law, Price, check_insecure_rng, law_and_cost
 from mmech.noise.tails import SLACK, laws_of_rows
 from mmech.operators.base import QueryMatrix
-from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
+from mmech.operators.explicit import Dense, Matrix, as_pair, as_query_matrix
 from mmech.operators.known import normal_form
 from mmech.privacy.guards import Settled
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
@@ -610,11 +610,12 @@ class MatrixMechanism(Settled):
                 f"an array of shape {array.shape}",
             )
         sums = self.workload.rmatvec(array)
-        found = self._half_widths(as_query_matrix(sums[None], "weights"), level)
-        return float(found[0])
+        return float(self._half_widths(Dense(sums[None]), level)[0])
 
-    def _half_widths(self, queries: QueryMatrix, level: float) -> NDArray[np.float64]:
-        """Return half the widths of intervals of queries, (m,)."""
+    def _half_widths(
+        self, queries: QueryMatrix, level: float, exact: bool = True
+    ) -> NDArray[np.float64]:
+        """Return half the widths of intervals of queries, (m,), or bounds on them."""
         strategy, factors = self._whitened
         if self.equal_totals is None:
             unit = 1.0 / factors.max()
@@ -623,15 +624,14 @@ class MatrixMechanism(Settled):
         errors = np.sqrt(pairs.row_gains(queries, strategy))
         half = quantile_of_whole_noise(level, self.law.norm, unit) * errors
         entries = queries.shape[0] * max(strategy.shape)
-        if self.equal_totals is not None or entries > EXACT_LAWS:
+        if self.equal_totals is not None or not exact or entries > EXACT_LAWS:
             return half
         rows = queries.to_dense()
         noise = strategy.pinv().rmatmat(rows.T).T * factors
         sizes = [stop - start for start, stop, _ in self._runs()]
         parameters = np.repeat([float(t) for t in self._parameters()], sizes)
         laws = laws_of_rows(self.law, noise, 1 / np.square(factors), parameters)
-        exact = np.array([law.bound(level) for law in laws]) + SLACK
-        return np.minimum(half, exact)
+        return np.minimum(half, [law.bound(level) + SLACK for law in laws])
 
 
 def _checked_pair(

@@ -202,6 +202,8 @@ class Tails:
         The variance and the parameter of the noise of one count of every term.
     which : ndarray of int, optional
         The cell here that stands for each of a table; all stand for themselves.
+    convex : bool, default=False
+        Whether half widths are convex in the coefficients: these count as a step.
     """
 
     law: Law
@@ -211,7 +213,22 @@ class Tails:
     row_variances: Floats
     parameters: Floats
     which: Any = ...
+    convex: bool = False
     _widths: dict[float, Floats] = field(default_factory=dict, repr=False)
+
+    def weighted(self, *weights: float) -> Tails:
+        """Return the laws of weighted sums of independent errors of these laws."""
+        sizes = np.abs([weight for weight in weights if weight])
+        return Tails(
+            self.law,
+            self.variances * float(sizes @ sizes),
+            np.vstack([size * self.coefficients for size in sizes]),
+            np.tile(self.numbers, (sizes.size, 1)),
+            np.tile(self.row_variances, sizes.size),
+            np.tile(self.parameters, sizes.size),
+            self.which,
+            convex=True,
+        )
 
     @property
     def standard_error(self) -> float:
@@ -254,7 +271,7 @@ class Tails:
         rest = max(total - float(np.square(c * spreads).sum()), 0.0)
         terms: Any = c, numbers, self.row_variances, self.parameters
         if rest < WHOLE * total:  # all noise is told apart
-            whole = np.abs(c - np.rint(c)).max() < WHOLE
+            whole = not self.convex and np.abs(c - np.rint(c)).max() < WHOLE
             laws = [error_law(self.law, *(*terms, 0.0 if whole else None))]
         else:
             whole, parameter = False, self.parameters[most]
@@ -265,11 +282,17 @@ class Tails:
                 every: Any = [np.append(*pair) for pair in more]
                 laws.append(error_law(self.law, *every))
         half = max(law.half_width(level) for law in laws)
-        return half + (0.0 if whole or not c[most] else step_of(c, spreads) / 2)
+        if whole or not c[most]:
+            return half
+        return half + (float(c.max()) if self.convex else step_of(c, spreads)) / 2
 
 
 def laws_of_rows(
-    law: Law, coefficients: Floats, variances: Floats, parameters: Floats
+    law: Law,
+    coefficients: Floats,
+    variances: Floats,
+    parameters: Floats,
+    least: float = 0.0,
 ) -> list[ErrorLaw]:
     """Return the law of every row of coefficients of all noise.
 
@@ -281,6 +304,8 @@ def laws_of_rows(
     coefficients : ndarray, shape (rows, p)
     variances, parameters : ndarray, shape (p,)
         Of the noise of every measured count.
+    least : float, default=0.0
+        A row with no larger variance has no error, but for rounding.
     """
     sizes = np.abs(coefficients)
     power, moments = variances * sizes, []
@@ -292,7 +317,7 @@ def laws_of_rows(
     _, kind = np.unique(parameters, return_inverse=True)
     found: dict[bytes, ErrorLaw] = {}
     laws = [
-        _law_of_row(law, coefficients[k], variances, parameters, kind, found)
+        _law_of_row(law, coefficients[k], variances, parameters, kind, least, found)
         for k in first
     ]
     return [laws[k] for k in which.ravel()]
@@ -304,11 +329,12 @@ def _law_of_row(
     variances: Floats,
     parameters: Floats,
     kind: Integers,
+    least: float,
     found: dict[bytes, ErrorLaw],
 ) -> ErrorLaw:
     """Return the law of a row; equal ones are looked for once."""
     variance = float(np.square(coefficients) @ variances)
-    if variance <= LEAST_SHARE * variances.max():
+    if variance <= least:
         return NO_ERROR
     largest = np.abs(coefficients).max()
     kept = np.abs(coefficients) > 1e-9 * largest
@@ -320,9 +346,9 @@ def _law_of_row(
     )
     terms: Any = largest * sizes[first], numbers.astype(np.float64)
     terms = (*terms, variances[kept][first], parameters[kept][first])
-    key = np.round(terms, 6).tobytes()
+    key = np.array(terms, np.float32).tobytes()  # alike to seven digits
     if key not in found:
-        whole = np.abs(terms[0] - np.rint(terms[0])).max() < WHOLE
+        whole = np.abs(terms[0] - np.maximum(np.rint(terms[0]), 1)).max() < WHOLE
         error = error_law(law, *(*terms, 0.0 if whole else None))
         spreads = np.sqrt(terms[1] * terms[2])
         step = 0.0 if whole else step_of(terms[0], spreads)

@@ -11,7 +11,14 @@ import numpy as np
 from mmech.arrays import Floats, Integers, Subset
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import Law
-from mmech.noise.tails import CellLaws, ErrorLaw, Errors, Tails, laws_of_rows
+from mmech.noise.tails import (
+    LEAST_SHARE,
+    CellLaws,
+    ErrorLaw,
+    Errors,
+    Tails,
+    laws_of_rows,
+)
 from mmech.operators.base import product_of
 from mmech.tables.field import (
     FLAT,
@@ -101,12 +108,16 @@ class Intervals(Field):
             Probability of an interval.
         """
         step = self.steps[self.step(subset)]
-        places: Any = np.arange(self._cells(subset))
-        if not step._closed:
-            nodes: Any = np.arange(product_of(step._nodes(step._deep(subset))))
-            places = step._at_cells(nodes, subset).ravel()
+        places = step.places_of(subset)
         error, width = step.law(subset).at(level, places)
         return np.broadcast_to(error, places.size), np.broadcast_to(width, places.size)
+
+    def places_of(self, subset: Subset) -> Integers:
+        """Return the place in the laws of a table of every cell."""
+        if self._closed:
+            return np.arange(self._cells(subset))
+        nodes: Any = np.arange(product_of(self._nodes(self._deep(subset))))
+        return self._at_cells(nodes, subset).ravel().astype(np.int64)
 
     def law(self, subset: Subset) -> Errors:
         """Return the laws of errors by node of a table, or by cell if some are closed.
@@ -211,8 +222,10 @@ class Intervals(Field):
     def laws(self, coefficients: Floats) -> list[ErrorLaw]:
         """Return the law of every row of coefficients of all noise, (rows, p)."""
         cells = [self._cells(m.subset) for m in self.measured]
-        of_cells = (np.repeat(a, cells) for a in (self._variances, self._parameters))
-        return laws_of_rows(self._law, coefficients, *of_cells)
+        variances = np.repeat(self._variances, cells)
+        parameters = np.repeat(self._parameters, cells)
+        least = LEAST_SHARE * float(self._variances.max())
+        return laws_of_rows(self._law, coefficients, variances, parameters, least)
 
     def _cell_laws(self, subset: Subset) -> Errors:
         """Return the laws of errors of all cells of a table, where some are closed."""

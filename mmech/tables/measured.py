@@ -104,13 +104,13 @@ class MeasuredTables:
     def _pooled(self, estimate: Solution) -> Solution:
         """Return estimates by what tables and statistics count."""
         more, values = [], [self.measurement.values]
-        for statistic in self.statistics:
-            order = self.plan.held(statistic.plan.by)
-            if statistic.counted and statistic.plan.has_numbers and order is not None:
-                counts, variance = statistic.counted
-                table = counts.reshape(statistic.plan.sizes)
-                values.append(table.transpose(np.argsort(order)).ravel())
-                more.append(Measured(tuple(sorted(order)), variance))
+        for plan, made in ((each.plan, each) for each in self.statistics):
+            for table, counts, variance in made.counted if plan.has_numbers else ():
+                order = self.plan.held([plan.names[i] for i in table])
+                if order is not None:
+                    shaped = counts.reshape([plan.sizes[i] for i in table])
+                    values.append(shaped.transpose(np.argsort(order)).ravel())
+                    more.append(Measured(tuple(sorted(order)), variance))
         if not more or estimate.field.chain.beside:  # there precisions are products
             return estimate
         return estimate.field.with_more(more).estimate(np.concatenate(values))

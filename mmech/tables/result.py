@@ -229,7 +229,8 @@ class Tables:
 
     def _of_statistic(self, asked: Statistic, level: float) -> dict[str, NDArray[Any]]:
         (made,) = (each for each in self.statistics if asked in each.plan.statistics)
-        return made.columns(level, self._counts_of(made.plan), asked)
+        counts = {t: self._counts_of(made.plan, t) for t in made.plan.tables}
+        return made.columns(level, counts, asked)
 
     @property
     def cautions(self) -> list[str]:
@@ -247,7 +248,7 @@ class Tables:
                     )
         return sentences
 
-    def _counts_of(self, plan: StatisticPlan) -> TableCounts:
+    def _counts_of(self, plan: StatisticPlan, table: Subset) -> TableCounts:
         """Return what tables tell of the groups of a statistic."""
         most = min(
             (
@@ -259,7 +260,7 @@ class Tables:
             if self.noise.measures(subset)
         )
         bound = TableCounts(most[1] + 40 * (1 + most[0]))  # tails are exponential
-        order = self.plan.held(plan.by)
+        order = self.plan.held([plan.names[i] for i in table])
         if order is None or not plan.has_numbers:
             return bound
         if not order:

@@ -286,7 +286,7 @@ def added_up(values: Integers, parents: Integers) -> Integers:
 
 
 def divided(
-    values: Floats, parents: Integers, sums: Integers, *, free: bool
+    values: Floats, parents: Integers, sums: Integers, low: Any, high: Any
 ) -> Integers:
     """Return whole numbers near others, that add up to the sums of their parents.
 
@@ -296,24 +296,41 @@ def divided(
     parents : ndarray of int64, shape (a,)
         The parent of every number.
     sums : ndarray of int64
-        Of each parent.
-    free : bool
-        Whether numbers may be negative; else no sum is.
+        Of each parent, that numbers between the bounds can have.
+    low, high : float, or ndarray of shape (a,)
+        Whole bounds, or infinite ones.
 
     Examples
     --------
     >>> import numpy as np
     >>> from mmech.tables.rounding import divided
-    >>> divided(np.array([5.2, -1.0, 4.6]), np.array([0, 0, 0]), [9], free=False)
+    >>> divided(np.array([5.2, -1.0, 4.6]), np.array([0, 0, 0]), [9], 0, np.inf)
     array([5, 0, 4])
     """
     whole = np.zeros(parents.size, np.int64)
+    low, high = (np.broadcast_to(end, parents.size) for end in (low, high))
     order = np.argsort(parents, kind="stable")
     blocks = np.split(order, np.flatnonzero(np.diff(parents[order])) + 1)
     for block, total in zip(blocks, map(int, sums), strict=True):
-        apart = total - values[block].sum()
-        near = values[block] + apart / block.size
-        if not free:
-            near = nearest_with_sums(values[block], np.array(float(total)))
+        near = _nearest_between(values[block], total, low[block], high[block])
         whole[block] = _filled(near, total)
     return whole
+
+
+def _nearest_between(values: Floats, total: int, low: Any, high: Any) -> Floats:
+    """Return the nearest numbers between bounds with a sum.
+
+    All move by the same amount. Those on the side that is passed by more stay at their
+    bound, and the others go on.
+    """
+    near, free = values.copy(), np.ones(values.size, bool)
+    while free.any():
+        apart = total - near[~free].sum() - values[free].sum()
+        near[free] = values[free] + apart / free.sum()
+        under, over = np.maximum(low - near, 0), np.maximum(near - high, 0)
+        if under.sum() == over.sum():
+            break
+        end, beyond = (low, under) if under.sum() > over.sum() else (high, over)
+        near[beyond > 0] = end[beyond > 0]
+        free &= beyond == 0
+    return np.clip(near, low, high)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any
+from itertools import repeat
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ from mmech.marginals.counts import Counts
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import OF_CURRENCY, Law
 from mmech.noise.system import Rng
-from mmech.noise.tails import ErrorLaw, error_law
+from mmech.noise.tails import Tails
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
@@ -42,6 +43,7 @@ from mmech.tables.levels import chain_of
 from mmech.tables.rounding import added_up, divided
 from mmech.tables.statistics import (
     FINEST,
+    CountsByTable,
     Histogram,
     Mean,
     Quantiles,
@@ -83,8 +85,8 @@ class StatisticPlan:
     all_count : bool
         Whether every record has a number: none is dropped or has a cell for others.
     also : tuple of Statistic, default=()
-        Others that are measured with it: means beside sums, or sums by themselves by
-        ever larger groups, which add up.
+        Others that are measured with it: means beside sums, and both by ever larger
+        groups, which add up.
     """
 
     statistic: Statistic
@@ -195,24 +197,37 @@ class StatisticPlan:
         """The largest number in magnitude."""
         return max(abs(self.lower), abs(self.upper))
 
+    def agrees_with(self, other: StatisticPlan) -> bool:
+        """Return whether sums and means are about the same numbers and groups."""
+        return self._numbers == other._numbers and {*self.by} == {*other.by}
+
     def adds_up_to(self, other: StatisticPlan) -> bool:
-        """Return whether the groups of other sums are made of the largest of these."""
+        """Return whether others are by larger groups, of the largest of these.
+
+        Sums always add up. Others are apart where their numbers of rows differ, the
+        number of records is public, or shares are given.
+        """
+        each = self.statistics, other.statistics
+        sums = all(any(type(one) is Sum for one in some) for some in each)
+        shares = any(one.share for some in each for one in some)
+        apart = self.squared != other.squared or other.total_is_public or shares
+        if self._numbers != other._numbers or (apart and not sums):
+            return False
         owner, order = self.domain.levels, [*self.domain.levels]
         largest = {owner[name]: order.index(name) for name in self.statistics[-1].by}
         made_of = {*other.names} <= {*order} and all(
             order.index(name) <= largest.get(owner[name], -1) for name in other.names
         )
-        if not (self.are_sums and made_of and self._numbers == other._numbers):
-            return False
         names = {*self.names, *other.names}
         chain = chain_of(self.domain, [name for name in order if name in names])
-        return chain is None or not chain.beside  # one tree at several levels
+        return made_of and (chain is None or not chain.beside)  # one tree at levels
 
     @property
-    def _numbers(self) -> tuple[Any, ...]:
-        """What sums that add up have in common."""
-        step = self.statistic.step
-        return self.are_sums, self.statistic.name, self.lower, self.upper, step
+    def _numbers(self) -> Any:
+        """What sums and means that agree have in common; nothing else has it."""
+        if not isinstance(self.statistic, Ratio):
+            return self
+        return self.statistic.name, self.lower, self.upper, self.shared_step
 
     @property
     def are_sums(self) -> bool:
@@ -339,8 +354,8 @@ class StatisticPlan:
         return self.cells(self.tables[0])
 
     @cached_property
-    def errors_of_sums(self) -> Intervals:
-        """Errors of sums by themselves, in steps; those by larger groups add up."""
+    def field(self) -> Intervals:
+        """Errors of a measured row, by all groups; those of larger ones add up."""
         noise = float(self.law.variance(self.parameter)), float(self.parameter)
         measured = [
             Measured(t, max(noise[0], VARIANCE_FLOOR), noise[1]) for t in self.tables
@@ -374,15 +389,29 @@ class StatisticPlan:
         # One noise is half of both, with two signs, where their sum is public.
         return ((above - below) / 2,) if self.total_is_public else (above, below)
 
-    def error_law(self, *weights: float) -> ErrorLaw:
-        """Return the law of the error of a weighted sum of measured rows."""
-        t, sizes = self.parameter, np.array([weight for weight in weights if weight])
-        rows = np.ones(sizes.size)
-        law = error_law(
-            self.law, sizes, rows, rows * self.law.variance(t), rows * float(t)
-        )
-        # Noise takes steps, which `error_law` fills by a uniform error of one step.
-        return replace(law, step=float(np.abs(sizes).max()))
+    def error_law(self, table: Subset, *weights: float) -> Tails:
+        """Return the laws of errors of a weighted sum of measured rows, by group."""
+        return cast("Tails", self.field.law(table)).weighted(*weights)
+
+    def errors(
+        self, table: Subset, level: float, *weights: float
+    ) -> tuple[Floats, Floats]:
+        """Return standard errors and half widths of groups, or one of all of them."""
+        places: Any = self.field.places_of(table) if len(self.tables) > 1 else [0]
+        return self.error_law(table, *weights).at(level, places)
+
+    @property
+    def per_record(self) -> tuple[float, ...]:
+        """Weights of measured rows for a number of records; none where none is held."""
+        if self.alone or self.total_is_public:
+            return ()
+        return self.of_distances(1 / self.n_steps, 1 / self.n_steps)
+
+    @property
+    def signs(self) -> tuple[float, float]:
+        """The least and the largest sum of any number of records."""
+        least = 0.0 if self.lower >= 0 else -math.inf
+        return least, 0.0 if self.upper <= 0 else math.inf
 
     @property
     def squared_error(self) -> float:
@@ -433,9 +462,10 @@ class StatisticPlan:
             groups = groups * self.sizes[i] + codes[:, place]
         values = self.statistic.values(self, codes[:, -1], groups)
         if len(self.tables) > 1:
-            values = np.concatenate(
-                [added_up(values[0], self.above(table)) for table in self.tables]
-            )[None]
+            above = [self.above(table) for table in self.tables]
+            values = np.stack(
+                [np.concatenate([added_up(row, a) for a in above]) for row in values]
+            )
         number = sum(map(self.cells, self.tables))
         what = f"{self.title} of {number} groups"
         if isinstance(self.statistic, Quantiles):
@@ -448,7 +478,7 @@ class StatisticPlan:
 
     def above(self, table: Subset) -> Integers:
         """Return the group by some levels that holds each of the smallest ones."""
-        return self.errors_of_sums.cells_above(self.tables[0], table)
+        return self.field.cells_above(self.tables[0], table)
 
     def check_noise(self) -> None:
         """Raise where the noise does not fit into 64 bits."""
@@ -500,75 +530,106 @@ class MeasuredStatistic:
     measurement: Measurement
     n_records: int | None = None
 
+    @cached_property
+    def estimate(self) -> Solution:
+        """Unbiased rows of all groups, where they have several tables."""
+        return self.plan.field.estimate(self.measurement.values.T)
+
+    def rows(self, table: Subset) -> Floats:
+        """Return unbiased numbers of groups for all that is measured, (rows, k)."""
+        if len(self.plan.tables) > 1:
+            return self.estimate.table(table).T
+        return np.atleast_2d(self.measurement.values.astype(np.float64))
+
+    def weighted(self, table: Subset, a: float, b: float) -> Floats:
+        """Return a A + b B, of the distances A and B from both bounds, (k,)."""
+        weights = np.array(self.plan.of_distances(a, b))
+        known = (a + b) / 2 * self.plan.n_steps * (self.n_records or 0)
+        return np.asarray(weights @ self.rows(table) + known)
+
     @property
-    def distances(self) -> tuple[Floats, Floats]:
-        """Noisy distances A and B from both bounds, (k,) each."""
-        noisy = self.measurement.values.astype(np.float64)
-        if self.plan.squared:
-            above, below = (noisy[::2] + noisy[1] / 2) / self.plan.n_steps
-            return above, below
-        if self.n_records is None:
-            return noisy[0], noisy[1]
-        total = float(self.plan.n_steps * self.n_records)
-        return (total + noisy) / 2, (total - noisy) / 2
+    def counted(self) -> Iterator[tuple[Subset, Any, float]]:
+        """Yield what is measured of numbers of records, by table, and the variance."""
+        plan = self.plan
+        if isinstance(plan.statistic, Ratio) and plan.per_record:
+            weights = np.array(plan.per_record)
+            variance = plan.law.variance(plan.parameter) * float(weights @ weights)
+            stops = np.cumsum([plan.cells(table) for table in plan.tables])[:-1]
+            numbers = np.split(weights @ self.measurement.values, stops)
+            yield from zip(plan.tables, numbers, repeat(variance))
+
+    def numbers(self, table: Subset, counts: TableCounts) -> Floats:
+        """Return numbers of records, (k,), by what tables count, too."""
+        plan = self.plan
+        total = self.weighted(table, 1 / plan.n_steps, 1 / plan.n_steps)
+        if plan.per_record and counts.estimate is not None:
+            ours = np.square(plan.per_record).sum() * plan.field.spread(table)
+            theirs = max(counts.variance, VARIANCE_FLOOR)
+            total += ours / (theirs + ours) * (counts.estimate - total)
+        return total
 
     @cached_property
-    def sums(self) -> tuple[Solution, dict[Subset, Integers]]:
-        """Unbiased sums by themselves, and whole ones that add up, in steps."""
-        plan, whole = self.plan, dict[Subset, Integers]()
-        estimate = plan.errors_of_sums.estimate(self.measurement.values[0])
-        sign = -1 if plan.upper <= 0 else 1
-        free = plan.lower < 0 < plan.upper
-        for table in reversed(plan.tables):
-            unbiased = sign * estimate.marginal(table)
-            if whole:
-                over, sums = next(reversed(whole.items()))
-                parents = plan.errors_of_sums.cells_above(table, over)
-                rounded = divided(unbiased, parents, sums, free=free)
-            else:
-                rounded = np.rint(unbiased if free else np.maximum(unbiased, 0))
-            whole[table] = rounded.astype(np.int64)
-        return estimate, {table: sign * sums for table, sums in whole.items()}
+    def sums(self) -> dict[Subset, Integers]:
+        """Whole sums by themselves, in steps, which add up."""
+        whole: dict[Subset, Integers] = {}
+        low, high = self.plan.signs
+        for table in reversed(self.plan.tables):
+            self._settle(whole, table, self.rows(table)[0], low, high)
+        return whole
 
-    @property
-    def counted(self) -> tuple[Floats, float] | None:
-        """Unbiased numbers of records, (k,), and their variance, if they are held."""
+    def means(self, counts: CountsByTable) -> dict[Subset, tuple[Integers, Floats]]:
+        """Return numbers of records as published, and means as shares of the range.
+
+        The sums and the numbers of groups add up to those of larger ones.
+        """
         plan = self.plan
-        if not isinstance(plan.statistic, Ratio) or plan.alone or plan.total_is_public:
-            return None
-        weights = np.array(plan.of_distances(1 / plan.n_steps, 1 / plan.n_steps))
-        variance = plan.law.variance(plan.parameter) * float(weights @ weights)
-        above, below = self.distances
-        return (above + below) / plan.n_steps, variance
+        numbers, places = dict[Subset, Integers](), dict[Subset, Integers]()
+        means: dict[Subset, tuple[Integers, Floats]] = {}
+        smallest = counts[plan.tables[0]].published
+        for table in reversed(plan.tables):
+            total = self.numbers(table, counts[table])
+            published = counts[table].published
+            if smallest is not None:
+                published = added_up(smallest, plan.above(table))
+            fixed = (0, np.inf) if published is None else (published, published)
+            number = self._settle(numbers, table, total, *fixed)
+            some = np.where(total > 0, total, np.inf)
+            difference = self.weighted(table, 1, -1) / (2 * plan.n_steps * some)
+            share = np.clip(0.5 + difference, 0, 1)
+            if len(plan.tables) > 1:
+                most = plan.n_steps * number
+                whole = self._settle(places, table, share * most, 0, most)
+                share = np.where(most > 0, whole / np.maximum(most, 1), share)
+            means[table] = number, share
+        return means
 
-    def numbers(self, counts: TableCounts) -> Floats:
-        """Return numbers of records, (k,), by what tables count, too."""
-        total = sum(self.distances) / self.plan.n_steps
-        if self.counted is not None and counts.estimate is not None:
-            ours, theirs = self.counted[1], max(counts.variance, VARIANCE_FLOOR)
-            total += ours / (theirs + ours) * (counts.estimate - total)
-        return np.asarray(total)
-
-    def means(self, counts: TableCounts) -> tuple[Floats, Integers]:
-        """Return means, (k,), and how many records they are of, as published."""
-        plan, (above, below) = self.plan, self.distances
-        total = self.numbers(counts)
-        some = total > 0
-        share = (above - below) / (2 * plan.n_steps * np.where(some, total, np.inf))
-        number = counts.published
-        if number is None:
-            number = np.maximum(np.rint(total), 0).astype(np.int64)
-        return plan.at(np.clip(0.5 + share, 0, 1)), number
+    def _settle(
+        self,
+        whole: dict[Subset, Integers],
+        table: Subset,
+        values: Floats,
+        low: Any,
+        high: Any,
+    ) -> Integers:
+        """Make numbers of groups whole, so that they add up to those of larger ones."""
+        made = np.rint(np.clip(values, low, high)).astype(np.int64)
+        if whole:
+            above, sums = next(reversed(whole.items()))
+            parents = self.plan.field.cells_above(table, above)
+            made = divided(values, parents, sums, low, high)
+        whole[table] = made
+        return made
 
     def columns(
         self,
         level: float,
-        counts: TableCounts | None = None,
+        counts: Mapping[Subset, TableCounts] = {},
         statistic: Statistic | None = None,
     ) -> dict[str, NDArray[Any]]:
         """Return a column per attribute of the groups, and those of a statistic."""
         plan, statistic = self.plan, statistic or self.plan.statistic
-        values = statistic.columns(self, level, counts or TableCounts())
+        of_all = {table: counts.get(table, TableCounts()) for table in plan.tables}
+        values = statistic.columns(self, level, of_all)
         axes = plan.axes(statistic)
         shape = [plan.sizes[i] for i in axes]
         rows = np.arange(len(values["lower"])).reshape(*shape, -1)
@@ -597,7 +658,7 @@ class MeasuredStatistic:
         steps = f"steps of {step}" + " days" * plan.is_date
         if plan.uneven:
             steps = f"{plan.n_steps} steps that are finer near zero"
-        adding = "; those of larger groups are sums of the others"
+        adding = "; sums of larger groups are those of the groups in them"
         return (
             f"{plan.title}: numbers are clipped to the range {low} to {high}, and "
             f"{cut} {steps}{adding * (len(plan.tables) > 1)}."
@@ -774,7 +835,7 @@ def plan_statistics(
         What is left for the tables.
     """
     currency, cost, relation = tables.currency, tables.cost, tables.relation
-    plans: dict[Any, StatisticPlan] = {}
+    plans: list[StatisticPlan] = []
     for statistic in statistics:
         names = (statistic.name, *statistic.by)
         for name in names:
@@ -790,17 +851,12 @@ def plan_statistics(
             )
         part = domain.select(owners)
         all_count = not tables.drops and part.attributes[0].other_code is None
-        plan = StatisticPlan(statistic, part, currency, cost, relation, all_count)
-        key: Any = str(statistic)
-        if isinstance(statistic, Ratio):
-            key = statistic.name, frozenset(statistic.by)
-            key = *key, plan.lower, plan.upper, plan.shared_step
-        if key in plans:
-            plan = replace(plans[key], also=(*plans[key].also, statistic))
-        plans[key] = plan
+        plans.append(
+            StatisticPlan(statistic, part, currency, cost, relation, all_count)
+        )
     if len({str(statistic) for statistic in statistics}) < len(statistics):
         raise ParameterError("statistics", "must name each statistic once")
-    together = _that_add_up([*plans.values()])
+    together = _that_add_up(plans)
     costs = _costs([*together, tables], share, cost)
     paid = [replace(plan, cost=c) for plan, c in zip(together, costs, strict=False)]
     for plan in paid:
@@ -818,17 +874,19 @@ def plan_statistics(
 
 
 def _that_add_up(plans: Sequence[StatisticPlan]) -> list[StatisticPlan]:
-    """Return plans with sums together whose groups are made of those of each other."""
-    together: list[StatisticPlan] = []
-    for plan in sorted(plans, key=lambda plan: -plan.n_groups):
-        for i, finer in enumerate(together):
-            if finer.adds_up_to(plan):
-                together[i] = replace(finer, also=(*finer.also, *plan.statistics))
-                break
-        else:
-            together.append(plan)
-    order = [statistic for plan in plans for statistic in plan.statistics]
-    return sorted(together, key=lambda plan: min(map(order.index, plan.statistics)))
+    """Return plans with those together that one measurement tells: they add up."""
+    order = [plan.statistic for plan in plans]
+    for joined in (StatisticPlan.agrees_with, StatisticPlan.adds_up_to):
+        together: list[StatisticPlan] = []
+        for plan in sorted(plans, key=lambda plan: -plan.n_groups):
+            for i, finer in enumerate(together):
+                if joined(finer, plan):
+                    together[i] = replace(finer, also=(*finer.also, *plan.statistics))
+                    break
+            else:
+                together.append(plan)
+        plans = together
+    return sorted(plans, key=lambda plan: min(map(order.index, plan.statistics)))
 
 
 def _costs(plans: Sequence[Any], share: Any, cost: Fraction) -> list[Fraction]:
@@ -855,23 +913,20 @@ def _costs(plans: Sequence[Any], share: Any, cost: Fraction) -> list[Fraction]:
 
 def unequal(plans: Sequence[StatisticPlan]) -> list[str]:
     """Say which sums and means are not made of the same noisy numbers, but could be."""
-    alike: dict[Any, list[str]] = {}
-    for statistic in (plan.statistic for plan in plans):
-        if isinstance(statistic, Ratio):
-            key = statistic.name, frozenset(statistic.by)
-            alike.setdefault(key, []).append(str(statistic))
-    words = "bounds or steps differ, so that each is measured by itself, and they need"
-    sentences = [(titles, f"{words} not agree") for titles in alike.values()]
-    sums: dict[str, list[str]] = {}
-    for plan in plans:
-        first = [each for each in plan.statistics if type(each) is Sum][:1]
-        if first:
-            sums.setdefault(first[0].name, []).append(str(first[0]))
-    words = "each is measured by itself, so that their totals need not agree"
-    sentences += [(titles, words) for titles in sums.values() if len({*titles}) > 1]
+    alike: dict[Any, dict[int, str]] = {}
+    for i, plan in enumerate(plans):
+        for one in plan.statistics:
+            keys: list[Any] = [one.name] if type(one) is Sum else []
+            if isinstance(one, Ratio):
+                keys.append((one.name, frozenset(one.by)))
+            for key in keys:
+                alike.setdefault(key, {}).setdefault(i, str(one))
+    totals = "each is measured by itself, so that their totals need not agree"
+    groups = "bounds or steps differ, so that each is measured by itself, and they need"
     return [
-        f"{', '.join(titles)}: {words}"
-        for titles, words in sentences
+        f"{', '.join(titles.values())}: "
+        + (totals if isinstance(key, str) else f"{groups} not agree")
+        for key, titles in alike.items()
         if len(titles) > 1
     ]
 

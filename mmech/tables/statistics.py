@@ -21,8 +21,12 @@ record has a number. Otherwise n is :math:`(A + B) / g`. The mean is
 :math:`(l + u) / 2 + (u - l) (A - B) / (2 g N)`, for the estimate N of n by both. The
 sum is n times the mean. A sum without a mean is measured by itself: a record changes it
 by :math:`\max(|l|, |u|)` at most, where A and B would give it an error
-:math:`\sqrt{l^2 + u^2} / \max(|l|, |u|)` times as large. Sums by cities, by
-states and of all are one measurement, since their groups are nested: they add up.
+:math:`\sqrt{l^2 + u^2} / \max(|l|, |u|)` times as large.
+
+Sums and means by cities, by states and of all are one measurement, since their groups
+are nested. A and B are estimated by least squares over all of them. Published sums, and
+numbers of records, are divided from the largest groups down, so that they add up. A sum
+of places stays between 0 and g n: the mean is within its bounds.
 
 **Intervals of means** are Fieller's [1]_: they hold every f that
 :math:`(1 - f) A - f B`, which is zero for the exact one, does not rule out. Its error
@@ -65,21 +69,21 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from mmech.arrays import Floats, Integers
+from mmech.arrays import Floats, Integers, Subset
 from mmech.checks import check_epsilon
 from mmech.domain.attribute import check_names
 from mmech.domain.discretise import check_number
 from mmech.domain.frames import as_column
-from mmech.error.report import quantile_of_whole_noise
 from mmech.exceptions import ParameterError
 from mmech.mechanism import MatrixMechanism
-from mmech.noise.tails import SLACK, error_law
+from mmech.noise.tails import SLACK
+from mmech.operators.explicit import Dense
 from mmech.storage.codec import storable
 
 if TYPE_CHECKING:
@@ -120,6 +124,10 @@ class TableCounts(NamedTuple):
     published: Integers | None = None
     estimate: Floats | None = None
     variance: float = math.inf
+
+
+CountsByTable = Mapping[Subset, TableCounts]
+"""The same of every table of groups."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +203,10 @@ class Statistic(ABC):
 
     @abstractmethod
     def columns(
-        self, made: MeasuredStatistic, level: float, counts: TableCounts
+        self,
+        made: MeasuredStatistic,
+        level: float,
+        counts: Mapping[Subset, TableCounts],
     ) -> dict[str, Any]:
         """Return the columns beside the groups; free of privacy cost."""
 
@@ -206,18 +217,15 @@ class Statistic(ABC):
     def expected(self, plan: StatisticPlan) -> tuple[int, float, float, float]:
         """Return how many numbers there are, their standard error, and half widths."""
         rows = plan.n_steps if isinstance(self, Histogram) else 1
-        law, unit = self.law(plan)
-        widths = unit * law.half_width(0.90), unit * law.half_width(0.95)
-        return rows * plan.cells(plan.axes(self)), unit * law.standard_error, *widths
-
-    def law(self, plan: StatisticPlan) -> tuple[Any, float]:
-        """Return the law of the error to expect, and the unit that it is told in."""
-        return plan.error_law(*self.weights(plan)), 1.0
+        table = plan.axes(self)
+        law = plan.error_law(table, *self.weights(plan))
+        widths = law.half_width(0.90), law.half_width(0.95)
+        return rows * plan.cells(table), law.standard_error, *widths
 
     def squared_error(self, plan: StatisticPlan) -> float:
-        """Return the expected squared error of one number."""
-        weights = np.array(self.weights(plan))
-        return float(plan.law.variance(plan.parameter) * np.square(weights).sum())
+        """Return the mean expected squared error of a number."""
+        variance = plan.field.node_variances(plan.axes(self)).mean()
+        return float(variance * np.square(self.weights(plan)).sum())
 
     def size(self, plan: StatisticPlan) -> float:
         """Return by how much one record changes a number at most."""
@@ -265,8 +273,8 @@ class Ratio(Statistic):
 class Sum(Ratio):
     """The sum of a number, by group, for `release_tables`.
 
-    Sums by nested groups add up, as by the levels of a hierarchy. Their bounds and
-    steps must be the same, and a mean of the same groups takes its sum with it.
+    Sums by nested groups add up, as by the levels of a hierarchy, also beside means.
+    Their bounds and steps must be the same.
 
     Parameters
     ----------
@@ -285,56 +293,44 @@ class Sum(Ratio):
     unit: ClassVar[str] = "sum"
 
     def columns(
-        self, made: MeasuredStatistic, level: float, counts: TableCounts
+        self,
+        made: MeasuredStatistic,
+        level: float,
+        counts: Mapping[Subset, TableCounts],
     ) -> dict[str, Any]:
         """Return sums with intervals."""
-        plan = made.plan
+        plan, table = made.plan, made.plan.axes(self)
+        error, half = plan.errors(table, level, *self.weights(plan))
         if plan.alone:
-            table, (unbiased, whole) = plan.axes(self), made.sums
-            centre = unbiased.marginal(table) * plan.step
-            total = whole[table] * plan.step
-            errors, half = plan.errors_of_sums.errors(table, level)
-            error, half = errors * plan.step, half * plan.step
-            half = half + (plan.half and plan.half * max(counts.most, 0.0))
-            ends, number = (centre - half, centre + half), {}
+            total, number = made.sums[table] * plan.step, {}
+            half = half + (plan.half and plan.half * max(counts[table].most, 0.0))
+            centre = made.rows(table)[0] * plan.step
+            ends = centre - half, centre + half
         else:
-            law = plan.error_law(*self.weights(plan))
-            error = np.full(plan.n_groups, law.standard_error)
-            (mean, count), (above, below) = made.means(counts), made.distances
-            total, number = mean * count, {"count": count}
+            count, share = made.means(counts)[table]
+            total = plan.lower * count + (plan.upper - plan.lower) * (share * count)
+            number = {"count": count}
             up, down = plan.upper / plan.n_steps, plan.lower / plan.n_steps
 
             def end(side: int) -> Floats:  # as if rounding moved all to one side
                 a, b = (rate + side * plan.half / plan.n_steps for rate in (up, down))
-                noise = plan.error_law(*plan.of_distances(a, b))
-                return a * above + b * below + side * noise.half_width(level)
+                _, half = plan.errors(table, level, *plan.of_distances(a, b))
+                return made.weighted(table, a, b) + side * half
 
             ends = end(-1), end(1)
-        inside = 0.0 if plan.lower >= 0 else -np.inf, 0.0 if plan.upper <= 0 else np.inf
-        total = np.clip(total, *inside)
+        total = np.clip(total, *plan.signs)
         return {
             "sum": total,
-            "standard_error": error,
-            "lower": np.clip(np.minimum(ends[0], total), *inside),
-            "upper": np.clip(np.maximum(ends[1], total), *inside),
+            "standard_error": np.broadcast_to(error, total.shape),
+            "lower": np.clip(np.minimum(ends[0], total), *plan.signs),
+            "upper": np.clip(np.maximum(ends[1], total), *plan.signs),
             **number,
         }
 
-    def law(self, plan: StatisticPlan) -> tuple[Any, float]:
-        """Return the same, of sums that add up."""
-        if not plan.alone:
-            return super().law(plan)
-        return plan.errors_of_sums.law(plan.axes(self)), plan.step
-
-    def squared_error(self, plan: StatisticPlan) -> float:
-        """Return the same, of sums that add up."""
-        if not plan.alone:
-            return super().squared_error(plan)
-        errors = plan.errors_of_sums.node_variances(plan.axes(self))
-        return float(errors.mean()) * plan.step**2
-
     def weights(self, plan: StatisticPlan) -> tuple[float, ...]:
-        """Return a weight of each distance."""
+        """Return a weight of each distance, or of the sum by itself."""
+        if plan.alone:
+            return (plan.step,)
         up, down = plan.upper / plan.n_steps, plan.lower / plan.n_steps
         return plan.of_distances(up, down)
 
@@ -366,9 +362,10 @@ class Mean(Ratio):
         changes. ``None`` is 1 for whole numbers up to 2^20, or else a millionth of the
         range. A sum without a mean has steps of 2^-30 of its largest number.
     share : float, str or Fraction, default=None
-        Its part of the budget, such as ``"1/4"``; ``None`` is the best one. Sum and
-        mean of a number by the same groups are one measurement, if their bounds and
-        steps are the same: their shares add up.
+        Its part of the budget, such as ``"1/4"``; ``None`` is the best one. Sums and
+        means of a number by the same groups are one measurement, if their bounds and
+        steps are the same: their shares add up. So do the shares of sums by nested
+        groups.
 
     Examples
     --------
@@ -394,13 +391,17 @@ class Mean(Ratio):
     unit: ClassVar[str] = "mean times records of the group"
 
     def columns(
-        self, made: MeasuredStatistic, level: float, counts: TableCounts
+        self,
+        made: MeasuredStatistic,
+        level: float,
+        counts: Mapping[Subset, TableCounts],
     ) -> dict[str, Any]:
         """Return means with Fieller's intervals."""
         plan, half = made.plan, made.plan.half / self.size(made.plan)
-        low, high = _share_above(made, level)
+        low, high = _share_above(made, plan.axes(self), level)
         low, high = plan.at(low - half), plan.at(high + half)
-        mean, count = made.means(counts)
+        count, share = made.means(counts)[plan.axes(self)]
+        mean = plan.at(share)
         ends = np.minimum(low, mean), np.maximum(high, mean)
         return made.with_note("mean", mean, *ends) | {"count": count}
 
@@ -443,40 +444,46 @@ class StandardDeviation(Ratio):
     most: ClassVar[int] = LARGEST_SQUARED
 
     def columns(
-        self, made: MeasuredStatistic, level: float, counts: TableCounts
+        self,
+        made: MeasuredStatistic,
+        level: float,
+        counts: Mapping[Subset, TableCounts],
     ) -> dict[str, Any]:
         """Return deviations with intervals."""
-        plan, width = made.plan, self.size(made.plan)
-        rows = made.measurement.values / plan.n_steps**2
-        noisy, number = rows.sum(axis=0), made.numbers(counts)
-        mean, count = made.means(counts)
-        f = (mean - plan.lower) / width
+        plan, width, table = made.plan, self.size(made.plan), made.plan.axes(self)
+        rows = made.rows(table) / plan.n_steps**2
+        number = made.numbers(table, counts[table])
+        noisy, (count, f) = rows.sum(axis=0), made.means(counts)[table]
         between = rows[1] + (number - noisy) / 3  # as likely as its sum with the others
         between = between / np.where(number > 0, 2 * number, np.inf)
         variance = np.clip(f * (1 - f) - between, 0, f * (1 - f))
-        low, high = (np.sqrt(end) * width for end in self._variances(made, level))
+        low, high = (
+            np.sqrt(end) * width for end in self._variances(made, table, level)
+        )
         root = np.sqrt(variance) * width
         low = np.maximum(np.minimum(low - plan.half, root), 0)
         high = np.minimum(np.maximum(high + plan.half, root), width / 2)
         noted = made.with_note(self.value, root, low, high, (0, width / 2))
         return noted | {"count": count}
 
-    def _variances(self, made: MeasuredStatistic, level: float) -> Floats:
+    def _variances(
+        self, made: MeasuredStatistic, table: Subset, level: float
+    ) -> Floats:
         """Return ends of intervals of variances, in squares of the range, (2, k)."""
         plan, risk = made.plan, 1 - level
-        rows = made.measurement.values / plan.n_steps**2
-        number, (begin, end) = rows.sum(axis=0), _share_above(made, 1 - risk / 4)
+        rows = made.rows(table) / plan.n_steps**2
+        number, (begin, end) = rows.sum(axis=0), _share_above(made, table, 1 - risk / 4)
         at, ratios = np.linspace(0, 1, 17), np.linspace(0, 1 / 2, 5)[:, None]
         halves = [
             [
-                plan.error_law(*weights).half_width(1 - 3 * risk / 4)
+                plan.errors(table, 1 - 3 * risk / 4, *weights)[1]
                 for weights in every.tolist()
             ]
             for every in (_about(m) - ratios for m in at[:9])
         ]
         # Noise of all rows has one law.
         widths = np.array(halves + halves[-2::-1]) / plan.n_steps**2
-        least, most = np.full((2, plan.n_groups), [[np.inf], [-np.inf]])
+        least, most = np.full((2, number.size), [[np.inf], [-np.inf]])
         for m, width in zip(at.tolist(), widths, strict=True):
             total = _about(m) @ rows
             low = _first_ratio(total, number / 2, width) / 2
@@ -530,11 +537,14 @@ class Histogram(Statistic):
         return np.searchsorted(plan.bins.cut_points, numbers, side="left")
 
     def columns(
-        self, made: MeasuredStatistic, level: float, counts: TableCounts
+        self,
+        made: MeasuredStatistic,
+        level: float,
+        counts: Mapping[Subset, TableCounts],
     ) -> dict[str, Any]:
         """Return counts with intervals."""
         plan, noisy = made.plan, made.measurement.values.T.ravel()
-        law = plan.error_law(1.0)
+        law = plan.error_law(plan.tables[0], 1.0)
         half = math.floor(law.half_width(level))
         rows = np.tile(np.arange(plan.n_steps), plan.n_groups)
         return {
@@ -603,7 +613,10 @@ class Quantiles(Statistic):
         return np.searchsorted(plan.cuts, numbers, side="left")
 
     def columns(
-        self, made: MeasuredStatistic, level: float, counts: TableCounts
+        self,
+        made: MeasuredStatistic,
+        level: float,
+        counts: Mapping[Subset, TableCounts],
     ) -> dict[str, Any]:
         """Return quantiles with intervals."""
         plan = made.plan
@@ -644,11 +657,13 @@ def _about(m: float) -> Floats:
     return np.array([(1 - m) ** 2, -m * (1 - m), m**2])
 
 
-def _share_above(made: MeasuredStatistic, level: float) -> tuple[Floats, Floats]:
+def _share_above(
+    made: MeasuredStatistic, table: Subset, level: float
+) -> tuple[Floats, Floats]:
     """Return ends of Fieller's intervals of A / (A + B), (k,) each."""
-    plan, (above, below) = made.plan, made.distances
+    plan, above, below = made.plan, *(made.weighted(table, a, 1 - a) for a in (1, 0))
     halves = [
-        plan.error_law(*plan.of_distances(1 - f, -f)).half_width(level)
+        plan.errors(table, level, *plan.of_distances(1 - f, -f))[1]
         for f in np.linspace(0, 0.5, 33).tolist()
     ]
     widths = np.array(halves + halves[-2::-1])  # noise of A and B has one law
@@ -665,12 +680,12 @@ def _first_ratio(above: Floats, total: Floats, widths: Floats) -> Floats:
     ----------
     above, total : ndarray, shape (k,)
         Noisy numerators and denominators.
-    widths : ndarray, shape (s + 1,)
+    widths : ndarray, shape (s + 1, 1) or (s + 1, k)
         What the magnitude of the error of numerator - f denominator stays below, in
         steps of f. Lines between them are above it, because it is convex in f.
     """
     at = np.linspace(0, 1, len(widths))[:, None]
-    beyond = np.sign(above) * (above - at * total) - widths[:, None]  # (s + 1, k)
+    beyond = np.sign(above) * (above - at * total) - widths  # (s + 1, k)
     place = (beyond <= 0).argmax(axis=0)
     last, before = np.take_along_axis(
         beyond, np.stack([place, np.maximum(place - 1, 0)]), axis=0
@@ -692,35 +707,17 @@ class CumulativeErrors:
     """
 
     def __init__(self, mechanism: MatrixMechanism, level: float) -> None:
-        strategy, factors = mechanism._whitened
-        n = strategy.shape[1]
-        self._level = level
-        self._law = mechanism.law
-        self._white = np.asarray(strategy.pinv().rmatmat(np.triu(np.ones((n, n)))))
-        self._factors = factors
-        sizes = [stop - start for start, stop, _ in mechanism._runs()]
-        self._parameters = np.repeat([float(t) for t in mechanism._parameters()], sizes)
-        unit = 1 / float(factors.max())
-        self._quantile = quantile_of_whole_noise(level, mechanism.law.norm, unit)
+        self._mechanism, self._level = mechanism, level
         self._halves: dict[tuple[float, int], float] = {}
         self._bounds: dict[float, Floats] = {}
 
     def half(self, p: float, place: int) -> float:
         """Return what the error at a place stays below in magnitude."""
         if (p, place) not in self._halves:
-            weights = (self._white[:, place] - p * self._white[:, -1]) * self._factors
-            step = float(np.abs(weights).max())  # that a uniform error fills
-            some = np.abs(weights) > 1e-12 * step
-            law = error_law(
-                self._law,
-                step * np.round(weights[some] / step, 12),
-                np.ones(some.sum()),
-                1 / np.square(self._factors[some]),
-                self._parameters[some],
-            )
-            most = self._quantile * law.standard_error + step
-            half = min(law.half_width(self._level) + step / 2, most)
-            self._halves[p, place] = half
+            below = np.arange(self._mechanism.workload.shape[1]) <= place
+            query = Dense(below[None] - p)
+            found = self._mechanism._half_widths(query, self._level)
+            self._halves[p, place] = float(found[0])
         return self._halves[p, place]
 
     def ends(self, p: float, apart: Floats) -> tuple[int, int]:
@@ -729,15 +726,10 @@ class CumulativeErrors:
         Places are left out at once where a bound on the error rules them out.
         """
         if p not in self._bounds:
-            white = self._white - p * self._white[:, -1:]
-            variances = np.square(white).sum(axis=0)
-            gaps = np.abs(white * self._factors[:, None]).max(axis=0)
-            # `half` is at most this, and Chebyshev's with the uniform error.
-            bound = self._quantile * np.sqrt(variances) + gaps
-            widest = np.sqrt((variances + gaps**2 / 12) / (1 - self._level)) + gaps / 2
-            self._bounds[p] = np.minimum(bound, widest)
-        bound = self._bounds[p]
-        last = len(apart) - 1
+            queries = Dense(np.tri(len(apart)) - p)
+            bound = self._mechanism._half_widths(queries, self._level, exact=False)
+            self._bounds[p] = bound
+        bound, last = self._bounds[p], len(apart) - 1
         firsts = np.flatnonzero(apart >= -bound).tolist()
         ends = (np.flatnonzero(apart[:-1] <= bound[:-1]) + 1)[::-1].tolist()
         low = next((j for j in firsts if apart[j] >= -self.half(p, j)), last)

@@ -90,7 +90,7 @@ def test_intervals_hold_as_often_as_they_say(kind, cost, neighbours, level):
     places = codes[:, [*map(reading.names.index, statistic.by), -1]]
     measured = reading.plans[0].measure(Session(ledger), places)
     own = MeasuredStatistic(reading.plans[0], *measured)
-    columns = own.columns(level, TableCounts(len(codes)))
+    columns = own.columns(level, {own.plan.tables[0]: TableCounts(len(codes))})
     for size in SIZES:
         exact = np.asarray(truth(statistic, size))
         at = columns["size"] == size
@@ -100,6 +100,49 @@ def test_intervals_hold_as_often_as_they_say(kind, cost, neighbours, level):
         if kind in (Mean, Sum, Histogram) and size == "many":  # and not far too often
             most = binom.isf(RISK, COPIES, level + (1 - level) / 3)
             assert (held <= most).all(), (size, held)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "cost", [{"epsilon": 2}, {"rho": 0.3}, {"epsilon": "1/20"}], ids=str
+)
+def test_intervals_by_levels_hold_as_often_as_they_say(cost):
+    """Every top node is a run: it tells of its groups, and the others tell nothing."""
+    tree = {
+        f"{i}": {f"{i}a": [f"{i}a1", f"{i}a2", f"{i}a3"], f"{i}b": [f"{i}b1"]}
+        for i in range(COPIES)
+    }
+    rng = np.random.default_rng(1)
+    ranges = [(-5, 21, 40), (0, 5, 3), (10, 21, 200), (-5, 0, 25)]
+    numbers = [rng.integers(*own) for own in ranges]
+    cells = [len(own) for own in numbers]
+    leaves = np.array([f"{i}{leaf}" for i in tree for leaf in ("a1", "a2", "a3", "b1")])
+    records = {
+        "place": leaves.repeat(cells * COPIES),
+        "x": np.tile(np.concatenate(numbers), COPIES),
+    }
+    x = Attribute.numeric("x", lower=-5, upper=20, n_bins=2, integer=True)
+    domain = Domain([Attribute.hierarchy("place", tree, ["copy", "part"]), x])
+    levels = {
+        "place": [[0], [1], [2], [3]],
+        "part": [[0, 1, 2], [3]],
+        "copy": [range(4)],
+    }
+    exact = {Mean: np.mean, Sum: np.sum, StandardDeviation: np.std}
+    asked = [kind("x", by=by) for by in levels for kind in exact]
+    released = release_tables(
+        records, domain, tables=["copy"], statistics=asked, **cost
+    )
+    assert len(released.statistics) == 1
+    for own in asked:
+        table = released.statistic(own, level=0.9, frame="dict")
+        low, high = (table[end].reshape(COPIES, -1) for end in ("lower", "upper"))
+        groups = [np.concatenate([numbers[j] for j in g]) for g in levels[own.by[0]]]
+        truth = np.array([exact[type(own)](group) for group in groups])
+        held = ((low - 1e-9 <= truth) & (truth <= high + 1e-9)).sum(axis=0)
+        assert (held >= binom.ppf(RISK, COPIES, 0.9)).all(), (own, held)
+        if type(own) is Sum:
+            assert (held <= binom.isf(RISK, COPIES, 0.93)).all(), (own, held)
 
 
 @pytest.mark.by_day(2)

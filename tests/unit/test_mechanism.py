@@ -230,6 +230,7 @@ def test_intervals_of_one_count_hold_at_any_epsilon():
         (Prefix(5), Identity(5)),
         (Prefix(5), VStack([Identity(5), 3 * Total(5)])),
         (AllRange(4), PIdentity(np.full((1, 4), 0.3))),
+        (Kronecker([Prefix(4), AllRange(3)]), None),  # rounded to 1e9 steps under rho
     ],
     ids=str,
 )
