@@ -32,7 +32,7 @@ from mmech.integer_strategy import IntegerStrategy, integer_strategy
 from mmech.marginals.counts import Counts
 from mmech.marginals.records import OccupiedCells, exact_answers
 from mmech.noise import LAWS, Law, Price, check_insecure_rng, law_and_cost
-from mmech.noise.tails import SLACK, laws_of_rows
+from mmech.noise.tails import SLACK, half_widths
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Dense, Matrix, as_pair, as_query_matrix
 from mmech.operators.known import normal_form
@@ -54,8 +54,8 @@ from mmech.threads import one_blas_thread
 MOST_SUMS = 2**62
 """Arithmetic: bound on answers of the strategy, so that noise fits beside them."""
 
-EXACT_LAWS = 2**16
-"""Most entries of weights on noise whose exact laws are inverted, in under a second."""
+LISTED = 2**24
+"""Most entries of weights on noise that laws of errors are made of, some seconds."""
 
 
 class MatrixMechanism(Settled):
@@ -543,7 +543,9 @@ class MatrixMechanism(Settled):
         """Return intervals of the answers from a measurement; free of privacy cost.
 
         Around the answers of `answer_from`, by the exact law of the noise in each, as
-        `half_width` has it. More than 256 queries or so have bounds by their variance.
+        `half_width` has it. More than 256 queries or so share laws, and have intervals
+        that are 1 % longer. Those of coarse noise, or of more than 16 million entries
+        of the strategy, have bounds by their variance.
 
         Parameters
         ----------
@@ -624,14 +626,14 @@ class MatrixMechanism(Settled):
         errors = np.sqrt(pairs.row_gains(queries, strategy))
         half = quantile_of_whole_noise(level, self.law.norm, unit) * errors
         entries = queries.shape[0] * max(strategy.shape)
-        if self.equal_totals is not None or not exact or entries > EXACT_LAWS:
+        if self.equal_totals is not None or not exact or entries > LISTED:
             return half
         rows = queries.to_dense()
         noise = strategy.pinv().rmatmat(rows.T).T * factors
         sizes = [stop - start for start, stop, _ in self._runs()]
         parameters = np.repeat([float(t) for t in self._parameters()], sizes)
-        laws = laws_of_rows(self.law, noise, 1 / np.square(factors), parameters)
-        return np.minimum(half, [law.bound(level) + SLACK for law in laws])
+        terms = noise, 1 / np.square(factors), parameters
+        return np.minimum(half, half_widths(self.law, *terms, level) + SLACK)
 
 
 def _checked_pair(

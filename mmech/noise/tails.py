@@ -38,6 +38,14 @@ WHOLE = 1e-8
 LEAST_SHARE = 1e-12
 """Share of the variance of noise: a smaller variance of a count is rounding."""
 
+EXACT_LAWS = 2**16
+"""Most coefficients of rows whose laws are all inverted, in under a second."""
+
+FINE, PEAKS = 1e4, 0.05
+"""Beyond that, noise must have at least this variance, in its own steps. Laws are alike
+by the logarithms of fourth moments, in multiples of the second. Half widths of two,
+over standard errors, were at most .8 % apart for ranges of one and two attributes."""
+
 FEW, STEP = 256, 1.01
 """Where an error has more different coefficients, their magnitudes are rounded up to
 powers of this step: an interval gets longer, by at most as much."""
@@ -312,7 +320,7 @@ def laws_of_rows(
     for _ in range(4):
         moments.append(power.sum(axis=1))
         power = power * sizes
-    rounded = np.round(moments / np.maximum(np.max(moments, 1), 1e-300)[:, None], 9)
+    rounded = np.round(np.log(np.maximum(moments, 1e-300)), 7)
     _, first, which = np.unique(rounded, axis=1, return_index=True, return_inverse=True)
     _, kind = np.unique(parameters, return_inverse=True)
     found: dict[bytes, ErrorLaw] = {}
@@ -321,6 +329,35 @@ def laws_of_rows(
         for k in first
     ]
     return [laws[k] for k in which.ravel()]
+
+
+def half_widths(
+    law: Law, coefficients: Floats, variances: Floats, parameters: Floats, level: float
+) -> Floats:
+    """Return half the widths of intervals of rows of noise, (rows,).
+
+    Many rows share laws with those that are alike, and are longer by `STEP` for what
+    they differ by. Their widths are infinite where the noise is coarse.
+
+    Parameters
+    ----------
+    law, coefficients, variances, parameters
+        As in `laws_of_rows`.
+    level : float
+    """
+    if coefficients.size <= EXACT_LAWS:
+        laws = laws_of_rows(law, coefficients, variances, parameters)
+        return np.array([row.bound(level) for row in laws])
+    if variances.min() < FINE:
+        return np.full(len(coefficients), math.inf)
+    parts = np.square(coefficients) * variances
+    errors = np.sqrt(parts.sum(axis=1))
+    peaks = np.square(parts).sum(axis=1) / np.maximum(errors, 1e-150) ** 4
+    kinds = np.rint(np.log(np.maximum(peaks, 1e-300)) / PEAKS)
+    _, first, which = np.unique(kinds, return_index=True, return_inverse=True)
+    laws = laws_of_rows(law, coefficients[first], variances, parameters)
+    widths = np.array([row.bound(level) for row in laws])
+    return (STEP * widths / np.maximum(errors[first], 1e-150))[which] * errors
 
 
 def _law_of_row(

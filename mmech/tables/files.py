@@ -212,12 +212,17 @@ def write_csv(
 
 
 def _cells(columns: Columns) -> Iterator[list[Any]]:
-    """Yield columns whose numbers have few digits, and none where a number is NaN."""
+    """Yield columns whose numbers have few digits, and none where a number is NaN.
+
+    Sums have more, so that they add up.
+    """
     for name, column in columns.items():
-        values = column.tolist()
+        values, least = column.tolist(), 0.0 if name == "sum" else 1e5
         if column.dtype.kind == "f":
             values = [
-                None if math.isnan(x) else _rounded(x, 6 if abs(x) < 1e5 else 12, name)
+                None
+                if math.isnan(x)
+                else _rounded(x, 6 if abs(x) < least else 12, name)
                 for x in values
             ]
         yield values

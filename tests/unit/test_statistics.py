@@ -6,6 +6,7 @@ import math
 import re
 import sys
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -1109,6 +1110,21 @@ def test_files_say_what_they_are(tmp_path):
     assert "&lt;script&gt;" in page
     assert "://" not in page
     assert page.count("<svg") + page.count("<table") == len(files)
+
+
+def test_sums_in_files_add_up_to_the_last_digit(tmp_path):
+    x = mm.Attribute.numeric("x", lower=0, upper=100, n_bins=2)
+    domain = mm.Domain([mm.Attribute.hierarchy("place", PLACES), x])
+    rng = np.random.default_rng(5)
+    records = [[place, own] for place in "abcde" for own in rng.normal(40, 9, 300)]
+    asked = [Sum("x", by="place"), Mean("x", by="place"), Sum("x")]
+    released = mm.release_tables(records, domain, statistics=asked, epsilon=9)
+    folder = released.write(tmp_path / "out", excel=False)
+    by_place, (total,) = (
+        [Decimal(row[0]) for row in read_cells(folder / file, ["sum"])]
+        for file in ("sum_of_x_by_place.csv", "sum_of_x.csv")
+    )
+    assert sum(by_place) == total
 
 
 def test_a_page_is_named_and_fits_narrow_screens(tmp_path):
