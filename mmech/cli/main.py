@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import datetime
 import math
 import os
@@ -117,7 +118,10 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _names(table: str) -> list[str]:
-    return [name.strip() for name in table.split(",")]
+    """Read a row of a csv file: quotes hold a name that has a comma."""
+    line = " ".join(table.splitlines()) or '""'
+    (row,) = csv.reader([line], skipinitialspace=True)
+    return [name.strip() for name in row]
 
 
 class _OfStatistics(argparse.Action):

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.checks import number_of
 from mmech.exceptions import ParameterError
 
 PAGE, WORKBOOK = "index.html", "tables.xlsx"
@@ -301,7 +302,8 @@ def _page(
             yield f"<p>Intervals of dates at level {level:g}: {link}</p>"
             continue
         grid = sheet.value == "count" and len(sheet.keys) > sheet.across
-        yield f"<details{' open' * (n <= OPEN)}><summary>{n:,} rows, {link}</summary>"
+        rows = f"{number_of(n, 'row')}, {link}"
+        yield f"<details{' open' * (n <= OPEN)}><summary>{rows}</summary>"
         yield from (_heat_map if grid else _bars)(sheet)
         yield "</details>"
     yield "<h2>Privacy</h2>"
@@ -341,7 +343,10 @@ def _said(sheet: Sheet) -> tuple[list[str], list[str], list[str]]:
 
 
 def _cut(text: str, most: int) -> str:
-    return escape(text if len(text) <= most else f"{text[: most - 1]}…")
+    """Leave out the middle of a text that is too long: names differ at both ends."""
+    last = most // 2
+    cut = f"{text[: most - 1 - last]}…{text[-last:]}"
+    return escape(text if len(text) <= most else cut)
 
 
 def _bars(sheet: Sheet) -> Iterator[str]:

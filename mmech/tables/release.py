@@ -310,7 +310,9 @@ def _read(
     data: Any, plan: TablePlan, reading: ReadDomain | None, domain: Domain
 ) -> tuple[Counts, int]:
     """Return records, and the number of those left out. Sensitive."""
-    read_as = reading or plan.domain
+    read_as = plan.domain
+    if reading:  # workers have copies, without mechanisms, which do not travel
+        read_as = replace(reading, plans=tuple(map(replace, reading.plans)))
     if data is None:
         raise ParameterError(
             "data",

@@ -92,6 +92,21 @@ def test_statistics_alone_count_their_groups(folder, capsys):
     }
 
 
+def test_names_with_commas_stand_in_quotes(folder, capsys):
+    domain = Domain.from_json("d.json")
+    sex = Attribute.categorical("sex, as told", ["f", "m"])
+    Domain([sex, *domain.attributes[1:]]).to_json("commas.json")
+    line = "tables --domain commas.json --epsilon 1 --dry-run --mean age --by '{0}'"
+    for names in ('"sex, as told",size', 'size, "sex, as told"'):
+        code, out, _ = run(f"{line} --table '{{0}}'".format(names), capsys)
+        assert code == 0
+        assert "\nsex, as told x size " in out
+    for name in ("sex, as told", "", "sex\nsize", '"sex'):
+        code, out, err = run(line.format(name), capsys)
+        assert (code, out) == (2, "")
+        assert "must" in err
+
+
 def test_shares_of_tables_and_statistics(folder, capsys):
     line = "tables --domain d.json --ways 1 --epsilon 1 --dry-run --share 1/4"
     code, out, err = run(f"{line} --mean age --by sex --share .7 --sum age", capsys)

@@ -1146,6 +1146,33 @@ def test_a_page_is_named_and_fits_narrow_screens(tmp_path):
     assert verify.main([str(folder)]) == 0
 
 
+def test_rows_of_a_chart_with_long_names_stay_apart(tmp_path):
+    """Names that begin alike, and differ at their ends."""
+    long = "a name that is much longer than what a narrow screen has room for"
+    domain = mm.Domain(
+        [
+            mm.Attribute.categorical("long", [long, f"{long[:-3]}how"]),
+            mm.Attribute.ordinal("many", [f"value {i}" for i in range(12)]),
+            mm.Attribute.numeric("age", lower=0, upper=9),
+        ]
+    )
+    released = mm.release_tables(
+        [[long, "value 0", 1]],
+        domain,
+        tables=["long", ("long", "many")],
+        statistics=[Mean("age")],
+        epsilon=1,
+    )
+    page = (released.write(tmp_path / "a", excel=False) / "index.html").read_text()
+    *charts, mean = page.split("<svg")[1:]
+    for chart, rows in zip(charts, (2, 24), strict=True):
+        names = re.findall(r'<text y="\d+">([^<]*)<', chart)
+        assert len({*names}) == len(names) == rows
+        assert all(re.fullmatch("a name .*….*(for|how|[0-9])", name) for name in names)
+    assert '<text y="13">all<' in mean
+    assert "<summary>1 row, " in page
+
+
 def check_files(folder, sheets):
     """Compare the intervals of every file with those in memory."""
     book = pytest.importorskip("openpyxl").load_workbook(folder / "tables.xlsx")

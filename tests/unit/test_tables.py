@@ -28,7 +28,7 @@ from mmech.tables.model import draw_codes
 from mmech.tables.release import release
 from mmech.tables.result import SLACK
 from mmech.tables.rounding import rounded, with_margins
-from mmech.tables.statistics import Mean, Sum
+from mmech.tables.statistics import Histogram, Mean, Quantiles, Sum
 from mmech.tables.whole import settle
 
 DOMAIN = mm.Domain(
@@ -587,6 +587,7 @@ def in_every_form(folder, frame):
         {"tables": ["town"], "statistics": [Mean("age", by="sex")]},
         {"ways": 1, "handle_unknown": "drop", "handle_missing": "drop"},
         {"ways": 1, "statistics": [Sum("age")], "handle_unknown": "drop"},
+        {"ways": 1, "statistics": [Quantiles("age"), Histogram("age", by="town")]},
     ],
 )
 def test_records_of_any_form_are_counted_alike(options, tmp_path, monkeypatch):
