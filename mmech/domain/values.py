@@ -267,9 +267,9 @@ def as_dictionary(column: NDArray[Any]) -> Dictionary | None:
 
 def read_once(
     column: NDArray[Any] | Dictionary,
-    read: Callable[[NDArray[Any]], NDArray[np.signedinteger[Any]]],
-) -> NDArray[np.signedinteger[Any]]:
-    """Return the codes of a column (N,), and read equal values once where that is fast.
+    read: Callable[[NDArray[Any]], NDArray[Any]],
+) -> NDArray[Any]:
+    """Return what is read of a column (N,); equal values are read once if it is fast.
 
     What `read` makes of a value must not depend on the others.
     """

@@ -20,7 +20,7 @@ from mmech.domain.dates import day_values
 from mmech.domain.discretise import fine_grid, number_text
 from mmech.domain.domain import Domain
 from mmech.domain.frames import read_table
-from mmech.domain.values import number_values
+from mmech.domain.values import number_values, read_once
 from mmech.exceptions import ParameterError
 from mmech.families.separable import Prefix
 from mmech.limits import LIMITS
@@ -585,13 +585,14 @@ class MeasuredStatistic:
         plan = self.plan
         numbers, places = dict[Subset, Integers](), dict[Subset, Integers]()
         means: dict[Subset, tuple[Integers, Floats]] = {}
-        smallest = counts[plan.tables[0]].published
-        for table in reversed(plan.tables):
+        for k, table in reversed([*enumerate(plan.tables)]):
             total = self.numbers(table, counts[table])
-            published = counts[table].published
-            if smallest is not None:
-                published = added_up(smallest, plan.above(table))
-            fixed = (0, np.inf) if published is None else (published, published)
+            fixed: Any = 0, np.inf
+            for finer in plan.tables[: k + 1]:  # tables that count them agree
+                published = counts[finer].published
+                if published is not None:
+                    above = plan.field.cells_above(finer, table)
+                    fixed = (added_up(published, above),) * 2
             number = self._settle(numbers, table, total, *fixed)
             some = np.where(total > 0, total, np.inf)
             difference = self.weighted(table, 1, -1) / (2 * plan.n_steps * some)
@@ -753,14 +754,14 @@ class ReadDomain(Domain):
         for plan in self.plans:
             i = self.names.index(plan.statistic.name)
             (where,), _ = table.locate([plan.statistic.name], self._noun)
-            column = table.column(where)
             if plan.is_date:  # a period by its name stands at its first day
-                days, _, named = day_values(column)
+                days, _, named = day_values(table.column(where))
                 first = self.attributes[i]._first_days()
                 starts = first.take(codes[:, i], mode="clip")  # records to drop, too
                 numbers = np.where(named, starts, days)
             else:
-                numbers, _ = number_values(column)
+                column = table.read(where)
+                numbers = read_once(column, lambda values: number_values(values)[0])
             none = np.isnan(numbers) | (codes[:, i] == self.attributes[i].other_code)
             places = plan.statistic.places(plan, np.where(none, 0.0, numbers))
             columns_of.append(np.where(none, plan.n_steps + 1, places))
@@ -897,9 +898,10 @@ def _costs(plans: Sequence[Any], share: Any, cost: Fraction) -> list[Fraction]:
     if left < 0 or (left == 0) != (not free):
         raise ParameterError(
             "share",
-            "must add up to 1 over the tables and all statistics, or to less where "
-            "some have none",
+            "must add up to 1 over the tables and all that is measured for statistics, "
+            "or to less where some have none",
             str(1 - left),
+            'write fractions as text, such as "1/3"',
         )
     if free:
         at = [replace(plans[i], cost=cost * left) for i in free]
