@@ -12,7 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.arrays import Subset
-from mmech.checks import check_bool, check_choice, check_counts, check_integer
+from mmech.checks import (
+    check_bool,
+    check_choice,
+    check_counts,
+    check_finite_array,
+    check_integer,
+)
 from mmech.error import pairs
 from mmech.error.report import quantile_of_whole_noise
 from mmech.error.result import StrategyResult
@@ -603,33 +609,26 @@ class MatrixMechanism(Settled):
         >>> round(mechanism.half_width([1, 1, 0, 0]), 1)
         6.0
         """
-        array = np.asarray(weights, np.float64)
-        m = self.workload.shape[0]
-        if array.shape != (m,) or not np.isfinite(array).all():
+        array = check_finite_array(weights, "weights", ndim=1)
+        if array.size != (m := self.workload.shape[0]):
             raise ParameterError(
-                "weights",
-                f"must be {m:,} finite numbers, one for each query",
-                f"an array of shape {array.shape}",
+                "weights", f"must be {m:,}, one for each query", f"{array.size:,}"
             )
-        sums = self.workload.rmatvec(array)
+        sums = self.workload.rmatvec(array.astype(np.float64))
         return float(self._half_widths(Dense(sums[None]), level)[0])
 
     def _half_widths(
         self, queries: QueryMatrix, level: float, exact: bool = True
     ) -> NDArray[np.float64]:
         """Return half the widths of intervals of queries, (m,), or bounds on them."""
-        strategy, factors = self._whitened
-        if self.equal_totals is None:
-            unit = 1.0 / factors.max()
-        else:
-            unit = math.sqrt(self.equal_totals.contrasts.min())
+        (strategy, factors), equal = self._whitened, self.equal_totals
+        unit = 1 / factors.max() if equal is None else math.sqrt(equal.contrasts.min())
         errors = np.sqrt(pairs.row_gains(queries, strategy))
         half = quantile_of_whole_noise(level, self.law.norm, unit) * errors
         entries = queries.shape[0] * max(strategy.shape)
-        if self.equal_totals is not None or not exact or entries > LISTED:
+        if equal is not None or not exact or entries > LISTED:
             return half
-        rows = queries.to_dense()
-        noise = strategy.pinv().rmatmat(rows.T).T * factors
+        noise = strategy.pinv().rmatmat(queries.to_dense().T).T * factors
         sizes = [stop - start for start, stop, _ in self._runs()]
         parameters = np.repeat([float(t) for t in self._parameters()], sizes)
         terms = noise, 1 / np.square(factors), parameters

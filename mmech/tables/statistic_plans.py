@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.arrays import Floats, Integers, Subset
-from mmech.checks import check_choice, check_epsilon, magnitude
+from mmech.checks import check_choice, check_epsilon, magnitude, number_of
 from mmech.domain.attribute import Attribute
 from mmech.domain.dates import day_values
 from mmech.domain.discretise import fine_grid, number_text
@@ -467,7 +467,7 @@ class StatisticPlan:
                 [np.concatenate([added_up(row, a) for a in above]) for row in values]
             )
         number = sum(map(self.cells, self.tables))
-        what = f"{self.title} of {number} groups"
+        what = f"{self.title} of {number_of(number, 'group')}"
         if isinstance(self.statistic, Quantiles):
             paid = {"ledger": session.ledger, "insecure_rng": session.noise}
             measured = session.measure(self._mechanism(**paid), values, what)
