@@ -296,8 +296,8 @@ def _malformed(
         )
     return ParameterError(
         "sep",
-        f"{place} opens a quote that ends before no {{sep}} and no end of a line, or a "
-        f"field of more than {longest:,} bytes",
+        f"{place} opens a quote whose end is followed by neither {{sep}} nor an end of "
+        f"a line, or a field of more than {longest:,} bytes",
         remedy=(
             "write each quote in a field twice",
             "name the {sep=} of the file",

@@ -247,7 +247,9 @@ def test_a_domain_is_suggested_and_checked(folder, capsys):
     Path("r.csv").write_text(text, encoding="utf-8")
     code, out, err = run("schema suggest r.csv", capsys)
     assert (code, out) == (2, "")
-    assert "line 1 of the file opens a quote that ends before no --sep" in err
+    assert (
+        "line 1 of the file opens a quote whose end is followed by neither --sep" in err
+    )
     Path("one.csv").write_text("sex;age\nf;3\n")
     code, _, err = run("schema suggest one.csv", capsys)
     assert (code, "another separator than --sep" in err) == (2, True)
