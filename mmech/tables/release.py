@@ -25,8 +25,6 @@ from mmech.privacy.cost import one_cost
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.release import Measurement, measure
-from mmech.tables.classes import FITS_OF_A_ROUND
-from mmech.tables.field import Solution
 from mmech.tables.files import file_names
 from mmech.tables.measured import MeasuredTables
 from mmech.tables.plan import TablePlan, make_plan, read_domain
@@ -34,7 +32,6 @@ from mmech.tables.result import Tables
 from mmech.tables.statistic_plans import ReadDomain, listed, plan_statistics
 from mmech.tables.statistics import Statistic
 from mmech.tables.steps import check_budget, measure_in_steps
-from mmech.tables.whole import settle
 from mmech.threads import one_blas_thread
 from mmech.writing import check_writable
 
@@ -380,13 +377,8 @@ def _measure(
             return measured
 
         if plan.adaptive:
-
-            def explain(estimate: Solution) -> Mapping[Any, Any]:
-                fits = FITS_OF_A_ROUND
-                return settle(estimate, plan.pairs, say, fits=fits).tables
-
             measurement: Any = measure_in_steps(
-                plan, records, words, ledger, noise, say, explain, kept
+                plan, records, words, ledger, noise, say, kept
             )
         else:
             mechanism = plan.mechanism(ledger, noise)
