@@ -229,7 +229,7 @@ def measure_in_steps(
         for place, more in enumerate(rounds_of(plan, regime)):
             say(f"choosing {more} pairs of attributes")
             estimate = noise_of(plan, steps).estimate(steps.values)
-            model = _independent(estimate, plan.axes.shape)
+            model: Iterator[Any] = _independent(estimate, plan.axes.shape)
             if place:
                 told = settle(estimate, plan.pairs, say, fits=FITS_OF_A_ROUND)
                 model = map(told.tables.__getitem__, plan.pairs)
