@@ -81,9 +81,11 @@ class Known:
                 )
         return impossible
 
-    def closed(self, subsets: Iterable[Subset]) -> dict[Subset, Mask]:
+    def closed(
+        self, subsets: Iterable[Subset], chain: Chain | None = None
+    ) -> dict[Subset, Mask]:
         """Return the impossible cells of tables that have some and are not known."""
-        masks = {s: self.zeros(s) for s in subsets if s not in self.exact}
+        masks = {s: self._below(s, chain) for s in subsets if s not in self.exact}
         return {subset: mask for subset, mask in masks.items() if mask.any()}
 
     def zeros_of(
@@ -97,9 +99,8 @@ class Known:
         Those of measured tables tell more, if they are not too many. Cells at the nodes
         below one that is impossible are so, too.
         """
-        tables = list(dict.fromkeys([*subsets, *measured]))
-        masks = {s: self._below(s, chain) for s in tables if s not in self.exact}
-        sums = {s: int(mask.sum()) for s, mask in masks.items() if mask.any()}
+        masks = self.closed([*subsets, *measured], chain)
+        sums = {s: int(mask.sum()) for s, mask in masks.items()}
         if sum(sums.values()) > MOST_IMPOSSIBLE:
             sums = {s: sums[s] for s in subsets if s in sums}
         if sum(sums.values()) > MOST_IMPOSSIBLE:
@@ -319,11 +320,9 @@ def _check_agreement(
     n = len(known.tables)
 
     def holds(items: list[int]) -> bool:
-        facts = known
-        if len(items) < len(called):
-            tables = tuple(known.tables[k] for k in items if k < n)
-            rules = tuple(known.rules[k - n] for k in items if k >= n)
-            facts = Known(known.sizes, tables, rules)
+        tables = tuple(known.tables[k] for k in items if k < n)
+        rules = tuple(known.rules[k - n] for k in items if k >= n)
+        facts = Known(known.sizes, tables, rules)
         total = int(facts.exact.get((), np.array(1)))
         return (
             all(

@@ -31,7 +31,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmech.arrays import Floats, Integers, Subset
 from mmech.limits import LIMITS
@@ -86,12 +85,16 @@ class Counts:
         How counts were made whole.
     fit : callable
         Fits the model, which takes time.
+    draws : sequence of (Chain, tuple of int, list of ndarray of int64), default=()
+        By hierarchy the other attributes that nodes are drawn by. Then tables of all
+        levels but the topmost by them, nodes last.
     """
 
     total: int
     tables: dict[Subset, Integers]
     rounding: str
     fit: Callable[[], TableModel]
+    draws: Sequence[tuple[Chain, Subset, list[Integers]]] = ()
 
     @cached_property
     def model(self) -> TableModel:
@@ -99,8 +102,23 @@ class Counts:
         return self.fit()
 
     def records(self, n: int, rng: Any) -> Integers:
-        """Return records of the model, codes of shape (n, d)."""
-        return draw_codes(self.model, n, rng)
+        """Return records of the model, then node by node: codes of shape (n, d)."""
+        codes = draw_codes(self.model, n, rng)
+        rng = np.random.default_rng(0) if rng is None else rng
+        for chain, family, nodes in self.draws:
+            column, above = np.zeros(n, np.int64), codes[:, chain.axes[0]]
+            for i, size in zip(family, nodes[0].shape, strict=False):
+                column = column * size + codes[:, i]
+            for first, table in zip(chain.first[1:], nodes, strict=True):
+                size = table.shape[-1]
+                sums = np.insert(np.cumsum(table.ravel() + LEAST), 0, 0.0)
+                start = column * size + first[above]
+                stop = column * size + np.append(first[1:], size)[above]
+                drawn = sums[start] + (sums[stop] - sums[start]) * rng.random(n)
+                places = np.searchsorted(sums, drawn, side="right") - 1
+                above = np.clip(places, start, stop - 1) - column * size
+                codes = np.column_stack([codes, above])
+        return codes
 
 
 def settle(
@@ -127,25 +145,23 @@ def settle(
     """
     if estimate.field.chain.axes:
         return _settle_levels(estimate, subsets, say, known)
-    return _settle_flat(estimate, subsets, say, known, fits=fits)
+    return _settle_flat(estimate, subsets, say, known, estimate.field.sizes, fits)
 
 
 def _settle_flat(
     estimate: Solution,
     subsets: Sequence[Subset],
     say: Callable[[str], None],
-    known: Known | None = None,
-    sizes: tuple[int, ...] | None = None,
-    fits: int = FITS,
+    known: Known | None,
+    sizes: tuple[int, ...],
+    fits: int,
 ) -> Counts:
     """Return whole tables without levels; `sizes` are of the axes that may occur."""
-    noise = estimate.field
-    sizes = sizes or noise.sizes
+    noise, known = estimate.field, known or Known(sizes, (), ())
     total = max(0, round(float(estimate.marginal([])[0])))
     pairs = sorted({pair for subset in subsets for pair in combinations(subset, 2)})
     tables = list(dict.fromkeys([*subsets, *pairs]))
-    exact = {} if known is None else known.exact
-    closed = {} if known is None else known.closed(tables)
+    exact, closed = known.exact, known.closed(tables)
     target: dict[Subset, Floats] = {
         (i,): np.full(n, total / n) for i, n in enumerate(sizes) if (i,) not in exact
     }
@@ -158,9 +174,8 @@ def _settle_flat(
             else exact[i,]
             for i in range(len(sizes))
         ]
-        if known is not None:
-            for i, margin in (known.margins(tables, total, singles) or {}).items():
-                singles[i] = margin
+        for i, margin in (known.margins(tables, total, singles) or {}).items():
+            singles[i] = margin
         return singles
 
     single = alone()
@@ -221,8 +236,8 @@ def _settle_flat(
             of_pairs: Any = {p: fitted[p] for p in combinations(subset, 2)}
             start = np.maximum(table, 0.0)
             larger[subset] = proportional_fit(start, subset, of_pairs, FIT_SWEEPS)
-    told = {pair: fitted[pair] for pair in measured}
-    fit = partial(fit_model, sizes, shares, total, told, larger, first=tuple(closed))
+    told = {**{pair: fitted[pair] for pair in measured}, **larger}
+    fit = partial(fit_model, sizes, shares, total, told, tuple(closed))
     say(f"making the counts of {len(subsets)} tables whole")
     if larger:
         made = Counts(total, {}, "records", fit)
@@ -318,39 +333,6 @@ def _of_records(
     return tables
 
 
-@dataclass(frozen=True, eq=False)
-class LevelCounts(Counts):
-    """Whole tables by the levels of hierarchies, and what records are drawn from.
-
-    Attributes
-    ----------
-    draws : sequence of (Chain, tuple of int, list of ndarray of int64)
-        By hierarchy the other attributes that nodes are drawn by. Then tables of all
-        levels but the topmost by them, nodes last.
-    """
-
-    draws: Sequence[tuple[Chain, Subset, list[Integers]]]
-
-    def records(self, n: int, rng: Any) -> Integers:
-        """Return records that are drawn from the model, then node by node."""
-        codes = draw_codes(self.model, n, rng)
-        rng = np.random.default_rng(0) if rng is None else rng
-        for chain, family, nodes in self.draws:
-            column, above = np.zeros(n, np.int64), codes[:, chain.axes[0]]
-            for i, size in zip(family, nodes[0].shape, strict=False):
-                column = column * size + codes[:, i]
-            for first, table in zip(chain.first[1:], nodes, strict=True):
-                size = table.shape[-1]
-                sums = np.insert(np.cumsum(table.ravel() + LEAST), 0, 0.0)
-                start = column * size + first[above]
-                stop = column * size + np.append(first[1:], size)[above]
-                drawn = sums[start] + (sums[stop] - sums[start]) * rng.random(n)
-                places = np.searchsorted(sums, drawn, side="right") - 1
-                above = np.clip(places, start, stop - 1) - column * size
-                codes = np.column_stack([codes, above])
-        return codes
-
-
 def divided_tables(
     chain: Chain, subsets: Sequence[Subset]
 ) -> list[tuple[Chain, list[Subset]]]:
@@ -386,21 +368,21 @@ def _settle_levels(
     estimate: Solution,
     subsets: Sequence[Subset],
     say: Callable[[str], None],
-    known: Known | None = None,
-) -> LevelCounts:
+    known: Known | None,
+) -> Counts:
     """Return whole tables that add up from level to level."""
     chain, sizes = estimate.field.chain, estimate.field.sizes
     # Lower levels come last.
     others = sizes[: len(sizes) - len(chain.lower)]
     flat = topmost_tables(chain, subsets)
-    counts = _settle_flat(estimate, flat, say, known, others)
+    counts = _settle_flat(estimate, flat, say, known, others, FITS)
     tables, draws = dict(counts.tables), []
     for hierarchy, families in divided_tables(chain, subsets):
         draws.append(_divided(hierarchy, families, tables, estimate, subsets, say))
     for subset in subsets:
         if subset not in tables:
             tables[subset] = _added_up(tables, subset, chain)
-    return LevelCounts(
+    return Counts(
         counts.total,
         {subset: tables[subset] for subset in subsets},
         "levels",
@@ -433,7 +415,7 @@ def _divided(
         for family in families:  # the empty one comes first
             shares = np.diff(first, append=sizes[axis])[:, None], 1.0
             if rows is not None:
-                shares = _positive(above[()]), rows[:, None]
+                shares = np.maximum(above[()], 1), rows[:, None]
             expected = chain.down(level, above[family] / shares[0]) * shares[1]
             key = (*family, axis)
             drawn = toward({key: expected.T}, estimate)[key].T
@@ -473,10 +455,6 @@ def _added_up(
     out = tuple(axis for axis, i in enumerate(axes) if i not in subset)
     axes = [i for i in axes if i in subset]
     return table.sum(axis=out).transpose([axes.index(i) for i in subset])
-
-
-def _positive(values: NDArray[Any]) -> NDArray[Any]:
-    return np.where(values > 0, values, 1)
 
 
 def _fitted(
