@@ -46,7 +46,13 @@ from mmech.tables.field import Field, Solution, swept
 from mmech.tables.known import Known
 from mmech.tables.levels import Chain
 from mmech.tables.model import TableModel, draw_codes, fit_model, proportional_fit
-from mmech.tables.rounding import nearest_with_sums, rounded, with_margins
+from mmech.tables.rounding import (
+    nearest_with_sums,
+    rounded,
+    rounded_by_parents,
+    rounded_table,
+    with_margins,
+)
 
 ROUNDING = {
     "margins": "every table is rounded to the rounded tables of its single attributes "
@@ -244,15 +250,10 @@ def _settle_flat(
         made.tables.update(_of_records(made.model, total, subsets))
         return made
     whole = {
-        subset: single[subset[0]]
-        if len(subset) == 1
-        else rounded(
-            fitted[subset],
-            single[subset[0]],
-            single[subset[1]],
-            closed=closed.get(subset),
-        )
-        for subset in subsets
+        s: rounded_table(fitted[s], single[s[0]], single[s[1]], closed.get(s))
+        if len(s) > 1
+        else single[s[0]]
+        for s in subsets
     }
     return Counts(total, whole, "margins", fit)
 
@@ -429,8 +430,8 @@ def _divided(
                 over = (*family, chain.axes[level - 2])
                 margins = {(axis,): rows, over: above[family].T}
                 drawn = _fitted(drawn.T, key, estimate.field, subsets, margins).T
-            sums = (above[family],) if rows is None else (rows, above[family])
-            whole[family] = rounded(drawn, *sums, parents=chain.parents[level - 1])
+            parents = chain.parents[level - 1]
+            whole[family] = rounded_by_parents(drawn, parents, above[family], rows)
             rows = whole[()][:, 0]
             tables[key] = whole[family].T.reshape([sizes[i] for i in key])
     largest = max(families, key=lambda family: whole[family].shape[1])

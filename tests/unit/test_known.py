@@ -20,7 +20,7 @@ import mmech as mm
 from mmech.cli import main
 from mmech.tables.known import what_is_known
 from mmech.tables.result import SLACK
-from mmech.tables.rounding import rounded, with_margins
+from mmech.tables.rounding import rounded_table, with_margins
 
 DOMAIN = mm.Domain(
     [
@@ -303,14 +303,14 @@ def test_whole_counts_keep_margins_and_closed_cells(seed, share):
         noisy, rows.astype(float), columns.astype(float), closed=closed
     )
     assert not fitted[closed].any()
-    whole = rounded(fitted, rows, columns, closed=closed)
+    whole = rounded_table(fitted, rows, columns, closed=closed)
     assert not whole[closed].any()
     assert (whole >= 0).all()
     assert (whole.sum(axis=1) == rows).all()
     assert (whole.sum(axis=0) == columns).all()
     assert share or np.abs(whole - fitted).max() < 1 + 1e-3
     # What need not move does not: the table itself is rounded to itself.
-    same = rounded(table.astype(float), rows, columns, closed=closed)
+    same = rounded_table(table.astype(float), rows, columns, closed=closed)
     assert (same == table).all()
 
 
