@@ -453,7 +453,12 @@ def _asked(domain: Domain, ways: Any, tables: Any) -> list[Subset]:
                 if len({owners[i] for i in subset}) == number
             ]
     else:
-        chosen = [_positions(domain, table) for table in _listed(tables)]
+        if isinstance(tables, (str, Mapping)) or not isinstance(tables, Iterable):
+            raise TypeError(
+                "tables must be a list of tables, each a list of names of attributes, "
+                f'such as [("age", "sex")], or "auto", got {tables!r:.60}'
+            )
+        chosen = [_positions(domain, table) for table in tables]
     if not chosen:
         raise ParameterError("tables", "must name at least one table", remedy="add one")
     return list(dict.fromkeys(chosen))
@@ -496,15 +501,6 @@ def _check_cells(
                     "take fewer attributes",
                 ),
             )
-
-
-def _listed(tables: Any) -> list[Any]:
-    if isinstance(tables, (str, Mapping)) or not isinstance(tables, Iterable):
-        raise TypeError(
-            "tables must be a list of tables, each a list of names of attributes, such "
-            f'as [("age", "sex")], or "auto", got {tables!r:.60}'
-        )
-    return list(tables)
 
 
 def _positions(domain: Domain, table: Any) -> Subset:

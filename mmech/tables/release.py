@@ -330,7 +330,7 @@ def _measure(
     noise, cost = check_insecure_rng(insecure_rng), promised or plan.total_cost
     tables, attributes = plan.sizes
     words = f"{tables} of counts over {attributes}"
-    words = f"{words}, and how many records they leave out" * plan.drops or words
+    words += ", and how many records they leave out" * plan.drops
     if plan.adaptive:
         check_budget(plan)
     with record_evidence() as record:

@@ -288,17 +288,11 @@ def _choose(
     pairs = list(combinations(range(len(sizes)), 2))
     part, chosen = list(range(len(sizes))), list[Subset]()
     for _ in range(number):
-        candidates = [
-            k
-            for k, (i, j) in enumerate(pairs)
-            if (
-                part[i] != part[j]
-                if regime == "tree"
-                else (i, j) not in {*before, *chosen}
-            )
-        ]
+        left = [k for k, p in enumerate(pairs) if p not in {*before, *chosen}]
+        if regime == "tree":
+            left = [k for k, (i, j) in enumerate(pairs) if part[i] != part[j]]
         place, entry = select(
-            scored[candidates],
+            scored[left],
             choice / sum(rounds),
             plan.currency,
             released="a pair of attributes",
@@ -308,7 +302,7 @@ def _choose(
             noise=session.noise,
         )
         session.note(entry)
-        i, j = pairs[candidates[place]]
+        i, j = pairs[left[place]]
         chosen.append((i, j))
         part = [part[i] if label == part[j] else label for label in part]
     return tuple(sorted(chosen))
