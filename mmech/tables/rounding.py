@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mmech.arrays import Floats, Integers, Mask
 
-SWEEPS = 500
-"""Most sweeps of a projection on tables with given margins."""
+SWEEPS, TOLERANCE = 500, 1e-4
+"""Most sweeps of a projection on tables with given margins, and the largest error of a
+margin at which they end earlier."""
 
 NEAR, FAR = 1e20, 1e30
 """Beyond all counts: multipliers are less far, and closed cells farther."""
@@ -38,7 +40,7 @@ def nearest_with_sums(values: Floats, sums: Floats) -> Floats:
     return np.maximum(values - _thresholds(values, sums)[..., None], 0.0)
 
 
-def _thresholds(values: Floats, sums: Floats) -> Floats:
+def _thresholds(values: Floats, sums: NDArray[Any]) -> Floats:
     """Return t with Σ max(values - t, 0) = sums, along the last axis."""
     falling = -np.sort(-values, axis=-1)
     means = (np.cumsum(falling, axis=-1) - np.asarray(sums)[..., None]) / np.arange(
@@ -50,11 +52,7 @@ def _thresholds(values: Floats, sums: Floats) -> Floats:
 
 
 def with_margins(
-    table: Floats,
-    rows: Floats,
-    columns: Floats,
-    tolerance: float = 1e-4,
-    closed: Mask | None = None,
+    table: Floats, rows: NDArray[Any], columns: NDArray[Any], closed: Mask | None = None
 ) -> Floats:
     """Return the nearest non-negative table with given margins.
 
@@ -66,8 +64,6 @@ def with_margins(
     table : ndarray, shape (a, b)
     rows, columns : ndarray, shapes (a,) and (b,)
         Non-negative, of the same total.
-    tolerance : float, default=1e-4
-        Largest error of a margin at which the sweeps end.
     closed : ndarray of bool, shape (a, b), optional
         Cells that stay zero.
 
@@ -88,7 +84,7 @@ def with_margins(
         left = np.maximum(_thresholds(table - right - below, rows), -NEAR)
         right = _thresholds((table - left[:, None] - below).T, columns)
         fitted = np.maximum(table - left[:, None] - right - below, 0.0)
-        if np.abs(fitted.sum(axis=1) - rows).max() <= tolerance:
+        if np.abs(fitted.sum(axis=1) - rows).max() <= TOLERANCE:
             break
     for axis, sums in ((1, rows), (0, columns)):
         margins = fitted.sum(axis=axis)

@@ -200,12 +200,7 @@ def _settle_flat(
         return {
             (i, j): exact[i, j].astype(float)
             if (i, j) in exact
-            else with_margins(
-                table,
-                single[i].astype(float),
-                single[j].astype(float),
-                closed=closed.get((i, j)),
-            )
+            else with_margins(table, single[i], single[j], closed.get((i, j)))
             for (i, j), table in tables.items()
         }
 
@@ -280,28 +275,25 @@ def toward(
     """
     if not targets:
         return {}
-    aparts, signals, logs = {}, {}, []
-    variances = {subset: estimate.field.spread(subset) for subset in targets}
+    told, logs = {}, []
     for subset, target in targets.items():
-        aparts[subset] = estimate.marginal(subset).reshape(target.shape) - target
+        apart = estimate.marginal(subset).reshape(target.shape) - target
         expected = np.maximum(target, LEAST_EXPECTED)
-        signals[subset] = variances[subset] / expected.mean() * expected
-        logs.append(
-            [
-                _log_likelihood(aparts[subset], variances[subset] + signal)
-                for signal in (strength * signals[subset] for strength in SIGNALS)
-            ]
-        )
+        noise = estimate.field.spread(subset)
+        even = noise / expected.mean() * expected
+        told[subset] = apart, noise, even
+        logs.append([_log_likelihood(apart, noise + s * even) for s in SIGNALS])
     means = {}
     for (subset, target), weights in zip(targets.items(), posterior(logs), strict=True):
         kept, clear = np.zeros(target.shape), 0.0
+        apart, noise, even = told[subset]
         for strength, share in zip(SIGNALS, weights, strict=True):
             if subset in better and strength >= CLEAR:
                 clear += share
             else:
-                signal = strength * signals[subset]
-                kept += share * signal / (variances[subset] + signal)
-        means[subset] = target + kept * aparts[subset]
+                signal = strength * even
+                kept += share * signal / (noise + signal)
+        means[subset] = target + kept * apart
         if clear:
             means[subset] += clear * (better[subset] - target)
     return means
@@ -380,16 +372,10 @@ def _settle_levels(
     tables, draws = dict(counts.tables), []
     for hierarchy, families in divided_tables(chain, subsets):
         draws.append(_divided(hierarchy, families, tables, estimate, subsets, say))
-    for subset in subsets:
-        if subset not in tables:
-            tables[subset] = _added_up(tables, subset, chain)
-    return Counts(
-        counts.total,
-        {subset: tables[subset] for subset in subsets},
-        "levels",
-        counts.fit,
-        draws,
-    )
+    asked = {
+        s: tables[s] if s in tables else _added_up(tables, s, chain) for s in subsets
+    }
+    return Counts(counts.total, asked, "levels", counts.fit, draws)
 
 
 def _divided(
