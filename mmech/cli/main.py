@@ -429,8 +429,7 @@ def _keeping(kept: str | None) -> Iterator[list[MeasuredTables]]:
 
 
 def _resume(args: argparse.Namespace) -> None:
-    with open(args.measured, "rb"):  # before anything that takes time
-        pass
+    check_file(args.measured)  # before anything that takes time
     said = ["starting"]
     with showing(lambda: said[-1]):
         from mmech.tables import MeasuredTables

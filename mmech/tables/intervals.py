@@ -137,10 +137,8 @@ class Intervals(Field):
         for j, (*key, mask) in enumerate(kinds.tolist()):
             measured = tuple(key)
             common = tuple(i for a, i in enumerate(others) if mask >> a & 1)
-            at, nodes = (
-                np.flatnonzero(which.ravel() == j),
-                self._below(measured, levels),
-            )
+            at = np.flatnonzero(which.ravel() == j)
+            nodes = self._below(measured, levels)
             rows = self._flat[at] / self._cells(common)
             shares = self._shares[at] / self._flat[at]
             patterns = self._patterns(others, common, measured, levels)
