@@ -296,9 +296,8 @@ def _examined(path: str, *, recompute: bool = True) -> tuple[int, list[str]]:
                 code, verdict = _model_checked(path)
                 report.append(verdict)
             else:
-                report.insert(
-                    -1, f"{UNSEEN} {unseen.format('the model made again from its')}"
-                )
+                words = unseen.format("the model made again from its")
+                report.insert(-1, f"{UNSEEN} {words}")
     return code, report
 
 

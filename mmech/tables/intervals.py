@@ -244,9 +244,7 @@ class Intervals(Field):
                 if most is not None:
                     cells = self._held_by(codes, nodes, m.subset)
                     own_moved = self.moved(m.subset, cells)
-                    plain = self._at_cells(most / self._flat[j], subset).reshape(-1)[
-                        first
-                    ]
+                    plain = self._at_cells(most / self._flat[j], subset).ravel()[first]
                     rest = plain - np.einsum("ij,ij->i", moved, own_moved)
                     sizes.append(np.abs(rest) * self._shares[j])
                     holding.append(j)

@@ -76,9 +76,8 @@ class Known:
         impossible = np.zeros([self.sizes[i] for i in subset], bool)
         for attributes, mask in self.rules:
             if {*attributes} <= {*subset}:
-                impossible |= np.expand_dims(
-                    mask, [a for a, i in enumerate(subset) if i not in attributes]
-                )
+                others = [a for a, i in enumerate(subset) if i not in attributes]
+                impossible |= np.expand_dims(mask, others)
         return impossible
 
     def closed(
@@ -220,9 +219,7 @@ class Known:
                         ("flow", pair): flow,
                     }
                     rows.append((sums, np.zeros(self.sizes[i])))
-        kinds = np.concatenate(
-            [np.full(limits.size, kind) for (kind, _), limits in most.items()]
-        )
+        kinds = np.repeat([kind for kind, _ in most], [*map(np.size, most.values())])
         sides = np.concatenate([side for _, side in rows])
         matrix = block_array([[sums.get(key) for key in most] for sums, _ in rows])
         optimum = milp(
@@ -424,9 +421,8 @@ def impossible_cells(domain: Domain, rule: Any, title: str) -> tuple[Subset, Mas
             raise ValueError(
                 f"{title} must name a cell of {attribute.name!r}, got an empty list"
             )
-        masks.append(
-            np.isin(np.arange(attribute.size), _codes(attribute, several, title))
-        )
+        codes = _codes(attribute, several, title)
+        masks.append(np.isin(np.arange(attribute.size), codes))
     return _in_order(positions, reduce(np.logical_and.outer, masks))
 
 

@@ -279,9 +279,8 @@ class TablePlan:
     def _restored(cls, *, statistics: Any, **facts: Any) -> TablePlan:
         if facts["policies"].keys() != {"handle_unknown", "handle_missing"}:
             raise ValueError("other policies")
-        return replace(
-            make_plan(ways=None, callback=None, **facts), statistics=statistics
-        )
+        plan = make_plan(ways=None, callback=None, **facts)
+        return replace(plan, statistics=statistics)
 
     @property
     def sizes(self) -> tuple[str, str]:

@@ -43,9 +43,8 @@ def nearest_with_sums(values: Floats, sums: Floats) -> Floats:
 def _thresholds(values: Floats, sums: NDArray[Any]) -> Floats:
     """Return t with Σ max(values - t, 0) = sums, along the last axis."""
     falling = -np.sort(-values, axis=-1)
-    means = (np.cumsum(falling, axis=-1) - np.asarray(sums)[..., None]) / np.arange(
-        1, values.shape[-1] + 1
-    )
+    apart = np.cumsum(falling, axis=-1) - np.asarray(sums)[..., None]
+    means = apart / np.arange(1, values.shape[-1] + 1)
     # The number of positive entries: a prefix of the falling ones, and at least one.
     positive = np.maximum((falling > means).sum(axis=-1), 1)
     return np.take_along_axis(means, positive[..., None] - 1, axis=-1)[..., 0]
