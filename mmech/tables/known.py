@@ -23,6 +23,7 @@ from mmech.domain.frames import read_table
 from mmech.exceptions import ParameterError
 from mmech.operators.base import product_of
 from mmech.storage.codec import storable
+from mmech.tables.field import FLAT
 from mmech.tables.levels import Chain, subsets_of
 
 MOST_IMPOSSIBLE = 4096
@@ -81,17 +82,14 @@ class Known:
         return impossible
 
     def closed(
-        self, subsets: Iterable[Subset], chain: Chain | None = None
+        self, subsets: Iterable[Subset], chain: Chain = FLAT
     ) -> dict[Subset, Mask]:
         """Return the impossible cells of tables that have some and are not known."""
         masks = {s: self._below(s, chain) for s in subsets if s not in self.exact}
         return {subset: mask for subset, mask in masks.items() if mask.any()}
 
     def zeros_of(
-        self,
-        subsets: Sequence[Subset],
-        measured: Iterable[Subset],
-        chain: Chain | None = None,
+        self, subsets: Sequence[Subset], measured: Iterable[Subset], chain: Chain
     ) -> dict[Subset, tuple[Mask, Floats]]:
         """Return the cells without an error that estimates keep to, and zeros.
 
@@ -111,10 +109,8 @@ class Known:
             )
         return {s: (masks[s], np.zeros(masks[s].shape)) for s in sums}
 
-    def _below(self, subset: Subset, chain: Chain | None) -> Mask:
+    def _below(self, subset: Subset, chain: Chain) -> Mask:
         """Return which cells of a table are impossible, also by levels of a chain."""
-        if chain is None:
-            return self.zeros(subset)
         above = {i: part.axes[0] for part in chain.all for i in part.axes}
         tops = [above.get(i, i) for i in subset]
         order = np.argsort(tops)

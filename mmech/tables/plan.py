@@ -220,13 +220,14 @@ class TablePlan:
     def noise(self) -> Intervals:
         """The law of the errors of the tables; in steps, if all are measured."""
         mechanism, known, closed = self.mechanism(), {}, {}
+        chain = self.chain or FLAT
         if self.chain and self.told_apart:
             return Apart(mechanism, self.chain)
         if self.known is not None:
             known = dict(self.known.tables)
             form: Any = mechanism.released.form
-            closed = self.known.zeros_of(self.subsets, form.weights, self.chain)
-        return Intervals([mechanism], known, closed, self.chain or FLAT)
+            closed = self.known.zeros_of(self.subsets, form.weights, chain)
+        return Intervals([mechanism], known, closed, chain)
 
     @property
     def squared_error(self) -> float:
