@@ -7,8 +7,8 @@ import math
 import os
 import re
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -338,19 +338,11 @@ class Stream(Settled):
     def _settling(self) -> Iterator[None]:
         """Keep other threads and processes out, and know what they pushed."""
         check_process(self._process, "a Stream")
-        with self._lock, nullcontext() if self._file is None else self._file.locked():
-            self._catch_up()
+        file = self._file
+        with self._lock, nullcontext() if file is None else locked(file.path):
+            if file is not None:
+                file.read_on(self._take_in)
             yield
-
-    def _catch_up(self) -> None:
-        """Take in what is new in the file."""
-        if self._file is None:
-            return
-        for line in self._file.news():
-            try:
-                self._take_in(line)
-            except MALFORMED:
-                raise self._file.refusal(CHANGED) from None
 
     def _take_in(self, line: Any) -> None:
         """Take in a line of the file, or raise."""
@@ -452,19 +444,15 @@ class _StreamFile:
     """
 
     def __init__(self, path: str | os.PathLike[str], promised: dict[str, Any]) -> None:
-        self._path, self._promised = str(check_writable(path)), promised
+        self.path, self._promised = str(check_writable(path)), promised
         self._promise = json.dumps(promised)  # now, since the first push is long enough
         self.end, self._start = 0, b""  # of what is known
 
-    def locked(self) -> AbstractContextManager[None]:
-        """Keep other programs from pushing."""
-        return locked(self._path)
-
-    def news(self) -> Iterator[Any]:
-        """Yield the lines that were not read yet, the first as a dict."""
-        if not self.end and not os.path.exists(self._path):
+    def read_on(self, take_in: Callable[[Any], None]) -> None:
+        """Take in the lines that were not read yet, the first as a dict."""
+        if not self.end and not os.path.exists(self.path):
             return
-        with open(self._path, "rb") as stream:
+        with open(self.path, "rb") as stream:
             start = stream.read(START)  # with the name
             size = os.fstat(stream.fileno()).st_size
             if self.end and (start != self._start or size < self.end):
@@ -473,7 +461,11 @@ class _StreamFile:
             stream.seek(self.end)
             for line in stream:
                 if line.endswith(b"\n"):
-                    yield self._read(line)
+                    found = self._read(line)
+                    try:
+                        take_in(found)
+                    except MALFORMED:
+                        raise self.refusal(CHANGED) from None
                     self.end += len(line)
         if not self.end:
             raise self.refusal(CHANGED)
@@ -498,13 +490,13 @@ class _StreamFile:
         rows = [np.asarray(numbers).tolist() for numbers in settings]
         head = json.dumps({"name": name, "stream": FORMAT, "rows": rows})
         line = f'{head[:-1]}, "promised": {self._promise}}}\n'
-        write_through(self._path, line, 0o600)
+        write_through(self.path, line, 0o600)
         self.end, self._start = len(line), line[:START].encode()
 
     def add(self, line: list[Any]) -> int:
         """Write a line behind those that are known; return how long it is."""
         text = json.dumps(line).encode() + b"\n"
-        with open(self._path, "r+b") as stream:
+        with open(self.path, "r+b") as stream:
             stream.truncate(self.end)
             stream.seek(self.end)
             stream.write(text)
@@ -515,6 +507,6 @@ class _StreamFile:
     def refusal(self, why: str) -> ValueError:
         """Return the error of a file that cannot be used."""
         return ValueError(
-            f"{self._path!r} {why}; nothing was drawn: pass the arguments that it was "
+            f"{self.path!r} {why}; nothing was drawn: pass the arguments that it was "
             "made with, or another path"
         )

@@ -145,9 +145,8 @@ class Help:
     ) -> argparse.ArgumentParser:
         """Add a command with its help, and return its parser."""
         texts = {**self.texts["commands"][name]}
-        command = commands.add_parser(
-            name, help=texts.pop("short"), **_described(**texts)
-        )
+        short = texts.pop("short")
+        command = commands.add_parser(name, help=short, **_described(**texts))
         command.set_defaults(run=run)
         return command
 

@@ -133,14 +133,13 @@ def cases(epsilon: float) -> Iterator[Case]:
                 workload, strategy, epsilon=epsilon, neighbours=neighbours
             )
             yield _mechanism_case(f"MatrixMechanism, {kind}", mechanism, epsilon)
-    in_rho = rho, _ = epsilon**2 / 2, RHO_DELTA
-    for name, workload in {
-        "Prefix": Prefix(8),
-        "marginals": all_marginals((3, 3), 1),
-    }.items():
+    rho = epsilon**2 / 2
+    claimed = epsilon_from_rho(rho, RHO_DELTA)
+    workloads = {"Prefix": Prefix(8), "marginals": all_marginals((3, 3), 1)}
+    for name, workload in workloads.items():
         gaussian = MatrixMechanism(workload, rho=rho)
-        name, claimed = f"MatrixMechanism in rho, {name}", epsilon_from_rho(*in_rho)
-        yield _mechanism_case(name, gaussian, claimed, delta=RHO_DELTA)
+        title = f"MatrixMechanism in rho, {name}"
+        yield _mechanism_case(title, gaussian, claimed, delta=RHO_DELTA)
 
 
 def _mechanism_case(name: str, mechanism: Any, claimed: float, **options: Any) -> Case:

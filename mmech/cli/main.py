@@ -296,9 +296,8 @@ def _examined(path: str, *, recompute: bool = True) -> tuple[int, list[str]]:
                 code, verdict = _model_checked(path)
                 report.append(verdict)
             else:
-                report.insert(
-                    -1, f"{UNSEEN} {unseen.format('the model made again from its')}"
-                )
+                words = unseen.format("the model made again from its")
+                report.insert(-1, f"{UNSEEN} {words}")
     return code, report
 
 
@@ -429,8 +428,7 @@ def _keeping(kept: str | None) -> Iterator[list[MeasuredTables]]:
 
 
 def _resume(args: argparse.Namespace) -> None:
-    with open(args.measured, "rb"):  # before anything that takes time
-        pass
+    check_file(args.measured)  # before anything that takes time
     said = ["starting"]
     with showing(lambda: said[-1]):
         from mmech.tables import MeasuredTables

@@ -70,11 +70,10 @@ def measured_by(mechanism: MatrixMechanism) -> list[Measured]:
     if sets is not None:
         variances = iter(sets.contrasts.tolist())
         scales = map(float, mechanism._parameters())
+        each = zip(sets.sets, sets.totals.tolist(), scales, strict=True)
         return [
             Measured(subset, next(variances), scale, math.inf if k else total)
-            for subsets, total, scale in zip(
-                sets.sets, sets.totals.tolist(), scales, strict=True
-            )
+            for subsets, total, scale in each
             for k, subset in enumerate(subsets)
         ]
     factor, form = mechanism.relation.factor**law.power, cast("Any", released.form)
@@ -172,14 +171,12 @@ class Field:
         self._rounding = 1.0
         if chain.beside:
             self._factorize(places)
-        self._totals = np.array(
-            [
-                share if m.total is None else n / max(m.total, VARIANCE_FLOOR)
-                for share, n, m in zip(
-                    self._shares, self._flat, self.measured, strict=True
-                )
-            ]
-        )
+        each = zip(self._shares, self._flat, self.measured, strict=True)
+        totals = [
+            share if m.total is None else n / max(m.total, VARIANCE_FLOOR)
+            for share, n, m in each
+        ]
+        self._totals = np.array(totals)
         self._trees: dict[Subset, Tree] = {}
 
     def with_more(self, measured: Sequence[Measured]) -> Self:
@@ -251,12 +248,11 @@ class Field:
         """Return the tables of least error from measured values, (p,) or (p, k)."""
         array = np.asarray(values, np.float64)
         shapes = [(m.subset, self._cells(m.subset)) for m in self.measured]
-        stops = np.cumsum([cells for _, cells in shapes])[:-1]
+        tables = np.split(array, np.cumsum([cells for _, cells in shapes])[:-1])
+        each = zip(shapes, tables, self._shares, self._totals, strict=True)
         sources = [
             Source(subset, table.reshape(cells, -1), share, total)
-            for (subset, cells), table, share, total in zip(
-                shapes, np.split(array, stops), self._shares, self._totals, strict=True
-            )
+            for (subset, cells), table, share, total in each
         ]
         solution = Solution(self, sources, self.known, single=array.ndim == 1)
         return self._conditioned(solution, [c for _, c in self._closed.values()])
@@ -395,9 +391,8 @@ class Field:
         first, which = self.alike(subset)
         variances = plain.reshape(-1)[first]
         for block in self._blocks(first):
-            variances[block] -= self._rounding * np.square(
-                self.moved(subset, first[block])
-            ).sum(axis=1)
+            moved = self.moved(subset, first[block])
+            variances[block] -= self._rounding * np.square(moved).sum(axis=1)
         variances[variances <= LEAST_SHARE * self._variances.max()] = 0.0
         return variances[which].reshape(plain.shape)
 
@@ -580,9 +575,7 @@ class Solution:
                 self._found[part] = self._interactions(part)
             interactions = self._found[part]
             if interactions is not None:
-                shape = [
-                    n if i in part else 1 for i, n in zip(others, sizes, strict=True)
-                ]
+                shape = [field.sizes[i] if i in part else 1 for i in others]
                 share = field._cells(part) / field._cells(others)
                 table += interactions[levels].reshape(*nodes, *shape, -1) * share
         return field.levels_back(table, subset).reshape(-1, self._columns)

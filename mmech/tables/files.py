@@ -146,16 +146,15 @@ def check_excel(excel: bool | None) -> bool:
         return False
     try:
         importlib.import_module("openpyxl")
-        there = True
     except ImportError:  # of a part of it, too
-        there = False
-    if excel and not there:
-        raise ParameterError(
-            "excel",
-            "needs openpyxl, which is not installed",
-            remedy=("pip install 'mmech[excel]'", "leave it out"),
-        )
-    return there
+        if excel:
+            raise ParameterError(
+                "excel",
+                "needs openpyxl, which is not installed",
+                remedy=("pip install 'mmech[excel]'", "leave it out"),
+            ) from None
+        return False
+    return True
 
 
 def write_files(
@@ -205,10 +204,8 @@ def write_csv(
         "dc:title": title,
         "tableSchema": schema,
     }
-    text = json.dumps(document, indent=1, ensure_ascii=False)
-    path.with_name(f"{path.name}-metadata.json").write_text(
-        text + "\n", encoding="utf-8"
-    )
+    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    path.with_name(f"{path.name}-metadata.json").write_text(text, encoding="utf-8")
 
 
 def _cells(columns: Columns) -> Iterator[list[Any]]:

@@ -11,14 +11,7 @@ import numpy as np
 from mmech.arrays import Floats, Integers, Subset
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import Law
-from mmech.noise.tails import (
-    LEAST_SHARE,
-    CellLaws,
-    ErrorLaw,
-    Errors,
-    Tails,
-    laws_of_rows,
-)
+from mmech.noise.tails import LEAST_SHARE, CellLaws, Errors, Tails, laws_of_rows
 from mmech.operators.base import product_of
 from mmech.tables.field import (
     FLAT,
@@ -144,10 +137,8 @@ class Intervals(Field):
         for j, (*key, mask) in enumerate(kinds.tolist()):
             measured = tuple(key)
             common = tuple(i for a, i in enumerate(others) if mask >> a & 1)
-            at, nodes = (
-                np.flatnonzero(which.ravel() == j),
-                self._below(measured, levels),
-            )
+            at = np.flatnonzero(which.ravel() == j)
+            nodes = self._below(measured, levels)
             rows = self._flat[at] / self._cells(common)
             shares = self._shares[at] / self._flat[at]
             patterns = self._patterns(others, common, measured, levels)
@@ -219,20 +210,20 @@ class Intervals(Field):
             nodes = np.add.outer(nodes * hierarchy.size(level), above).ravel()
         return nodes
 
-    def laws(self, coefficients: Floats) -> list[ErrorLaw]:
-        """Return the law of every row of coefficients of all noise, (rows, p)."""
-        cells = [self._cells(m.subset) for m in self.measured]
-        variances = np.repeat(self._variances, cells)
-        parameters = np.repeat(self._parameters, cells)
-        least = LEAST_SHARE * float(self._variances.max())
-        return laws_of_rows(self._law, coefficients, variances, parameters, least)
-
     def _cell_laws(self, subset: Subset) -> Errors:
         """Return the laws of errors of all cells of a table, where some are closed."""
         first, which = self.alike(subset)
-        if first.size * sum(self._cells(m.subset) for m in self.measured) <= LISTED:
-            return CellLaws(self.laws(self.coefficients(subset, first)), which)
-        return self._cell_tails(subset, first, which)
+        cells = [self._cells(m.subset) for m in self.measured]
+        if first.size * sum(cells) > LISTED:
+            return self._cell_tails(subset, first, which)
+        laws = laws_of_rows(
+            self._law,
+            self.coefficients(subset, first),
+            np.repeat(self._variances, cells),
+            np.repeat(self._parameters, cells),
+            LEAST_SHARE * float(self._variances.max()),
+        )
+        return CellLaws(laws, which)
 
     def _cell_tails(self, subset: Subset, first: Integers, which: Integers) -> Tails:
         """Return the laws of errors of cells from the counts that hold each of them.
@@ -253,9 +244,7 @@ class Intervals(Field):
                 if most is not None:
                     cells = self._held_by(codes, nodes, m.subset)
                     own_moved = self.moved(m.subset, cells)
-                    plain = self._at_cells(most / self._flat[j], subset).reshape(-1)[
-                        first
-                    ]
+                    plain = self._at_cells(most / self._flat[j], subset).ravel()[first]
                     rest = plain - np.einsum("ij,ij->i", moved, own_moved)
                     sizes.append(np.abs(rest) * self._shares[j])
                     holding.append(j)

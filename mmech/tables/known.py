@@ -23,6 +23,7 @@ from mmech.domain.frames import read_table
 from mmech.exceptions import ParameterError
 from mmech.operators.base import product_of
 from mmech.storage.codec import storable
+from mmech.tables.field import FLAT
 from mmech.tables.levels import Chain, subsets_of
 
 MOST_IMPOSSIBLE = 4096
@@ -76,30 +77,27 @@ class Known:
         impossible = np.zeros([self.sizes[i] for i in subset], bool)
         for attributes, mask in self.rules:
             if {*attributes} <= {*subset}:
-                impossible |= np.expand_dims(
-                    mask, [a for a, i in enumerate(subset) if i not in attributes]
-                )
+                others = [a for a, i in enumerate(subset) if i not in attributes]
+                impossible |= np.expand_dims(mask, others)
         return impossible
 
-    def closed(self, subsets: Iterable[Subset]) -> dict[Subset, Mask]:
+    def closed(
+        self, subsets: Iterable[Subset], chain: Chain = FLAT
+    ) -> dict[Subset, Mask]:
         """Return the impossible cells of tables that have some and are not known."""
-        masks = {s: self.zeros(s) for s in subsets if s not in self.exact}
+        masks = {s: self._below(s, chain) for s in subsets if s not in self.exact}
         return {subset: mask for subset, mask in masks.items() if mask.any()}
 
     def zeros_of(
-        self,
-        subsets: Sequence[Subset],
-        measured: Iterable[Subset],
-        chain: Chain | None = None,
+        self, subsets: Sequence[Subset], measured: Iterable[Subset], chain: Chain
     ) -> dict[Subset, tuple[Mask, Floats]]:
         """Return the cells without an error that estimates keep to, and zeros.
 
         Those of measured tables tell more, if they are not too many. Cells at the nodes
         below one that is impossible are so, too.
         """
-        tables = list(dict.fromkeys([*subsets, *measured]))
-        masks = {s: self._below(s, chain) for s in tables if s not in self.exact}
-        sums = {s: int(mask.sum()) for s, mask in masks.items() if mask.any()}
+        masks = self.closed([*subsets, *measured], chain)
+        sums = {s: int(mask.sum()) for s, mask in masks.items()}
         if sum(sums.values()) > MOST_IMPOSSIBLE:
             sums = {s: sums[s] for s in subsets if s in sums}
         if sum(sums.values()) > MOST_IMPOSSIBLE:
@@ -111,10 +109,8 @@ class Known:
             )
         return {s: (masks[s], np.zeros(masks[s].shape)) for s in sums}
 
-    def _below(self, subset: Subset, chain: Chain | None) -> Mask:
+    def _below(self, subset: Subset, chain: Chain) -> Mask:
         """Return which cells of a table are impossible, also by levels of a chain."""
-        if chain is None:
-            return self.zeros(subset)
         above = {i: part.axes[0] for part in chain.all for i in part.axes}
         tops = [above.get(i, i) for i in subset]
         order = np.argsort(tops)
@@ -219,9 +215,7 @@ class Known:
                         ("flow", pair): flow,
                     }
                     rows.append((sums, np.zeros(self.sizes[i])))
-        kinds = np.concatenate(
-            [np.full(limits.size, kind) for (kind, _), limits in most.items()]
-        )
+        kinds = np.repeat([kind for kind, _ in most], [*map(np.size, most.values())])
         sides = np.concatenate([side for _, side in rows])
         matrix = block_array([[sums.get(key) for key in most] for sums, _ in rows])
         optimum = milp(
@@ -319,11 +313,9 @@ def _check_agreement(
     n = len(known.tables)
 
     def holds(items: list[int]) -> bool:
-        facts = known
-        if len(items) < len(called):
-            tables = tuple(known.tables[k] for k in items if k < n)
-            rules = tuple(known.rules[k - n] for k in items if k >= n)
-            facts = Known(known.sizes, tables, rules)
+        tables = tuple(known.tables[k] for k in items if k < n)
+        rules = tuple(known.rules[k - n] for k in items if k >= n)
+        facts = Known(known.sizes, tables, rules)
         total = int(facts.exact.get((), np.array(1)))
         return (
             all(
@@ -425,9 +417,8 @@ def impossible_cells(domain: Domain, rule: Any, title: str) -> tuple[Subset, Mas
             raise ValueError(
                 f"{title} must name a cell of {attribute.name!r}, got an empty list"
             )
-        masks.append(
-            np.isin(np.arange(attribute.size), _codes(attribute, several, title))
-        )
+        codes = _codes(attribute, several, title)
+        masks.append(np.isin(np.arange(attribute.size), codes))
     return _in_order(positions, reduce(np.logical_and.outer, masks))
 
 

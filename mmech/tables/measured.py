@@ -77,9 +77,8 @@ class MeasuredTables:
         datetime.date.fromisoformat(self.date)
         if self.plan.adaptive != isinstance(self.measurement, Steps):
             raise ValueError("the measurement is of another plan")
-        entry = self.measurement.entry  # a ledger of rho also pays for pure epsilon
-        paid = entry.epsilon if self.plan.currency == "epsilon" else entry.rho
-        if paid != self.plan.cost:
+        # A ledger of rho also pays for pure epsilon.
+        if getattr(self.measurement.entry, self.plan.currency) != self.plan.cost:
             raise ValueError("the measurement is of another plan")
 
     @one_blas_thread()

@@ -142,8 +142,7 @@ def fit_model(
     sizes: Sequence[int],
     shares: Sequence[Floats],
     total: int,
-    pairs: Mapping[Subset, Floats],
-    larger: Mapping[Subset, Floats] | None = None,
+    counts: Mapping[Subset, Floats],
     first: Sequence[Subset] = (),
 ) -> TableModel:
     """Return the model of the most telling tables whose junction tree is small enough.
@@ -156,16 +155,12 @@ def fit_model(
         Distribution of every attribute.
     total : int
         Number of records.
-    pairs, larger : mapping of tuple to ndarray
-        Tables over two and over more attributes, non-negative.
+    counts : mapping of tuple to ndarray
+        Tables over two or more attributes, non-negative.
     first : sequence of tuple of int, default=()
         Those that come before others, as far as there is room.
     """
-    tables = {
-        subset: table / total
-        for subset, table in {**pairs, **(larger or {})}.items()
-        if table.sum() > 0
-    }
+    tables = {s: table / total for s, table in counts.items() if table.sum() > 0}
     chosen = _choose(sizes, total, tables, first)
     alone = [(i,) for i in range(len(sizes))]
     cliques = junction_tree([*chosen, *alone], sizes)

@@ -70,13 +70,9 @@ class _Set:
             Frequencies.
         """
         if len(self.sizes) == 1:  # independent noise
-            product = np.ones(at.size)
-            for number, factor in (
-                (counted, 1 + move),
-                (self.sizes[0] - counted, move),
-            ):
-                product *= LAPLACE.characteristic(self.scale, at * factor) ** number
-            return product
+            summed = LAPLACE.characteristic(self.scale, at * (1 + move)) ** counted
+            rest = self.sizes[0] - counted
+            return summed * LAPLACE.characteristic(self.scale, at * move) ** rest
         shares, points, weights = shared_points(self.sizes, size, counted)
         x = points + move * shares
         steps = 2 + sum(m - 1 for m in self.sizes)  # of the radius

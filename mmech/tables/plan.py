@@ -220,13 +220,14 @@ class TablePlan:
     def noise(self) -> Intervals:
         """The law of the errors of the tables; in steps, if all are measured."""
         mechanism, known, closed = self.mechanism(), {}, {}
+        chain = self.chain or FLAT
         if self.chain and self.told_apart:
             return Apart(mechanism, self.chain)
         if self.known is not None:
             known = dict(self.known.tables)
             form: Any = mechanism.released.form
-            closed = self.known.zeros_of(self.subsets, form.weights, self.chain)
-        return Intervals([mechanism], known, closed, self.chain or FLAT)
+            closed = self.known.zeros_of(self.subsets, form.weights, chain)
+        return Intervals([mechanism], known, closed, chain)
 
     @property
     def squared_error(self) -> float:
@@ -279,9 +280,8 @@ class TablePlan:
     def _restored(cls, *, statistics: Any, **facts: Any) -> TablePlan:
         if facts["policies"].keys() != {"handle_unknown", "handle_missing"}:
             raise ValueError("other policies")
-        return replace(
-            make_plan(ways=None, callback=None, **facts), statistics=statistics
-        )
+        plan = make_plan(ways=None, callback=None, **facts)
+        return replace(plan, statistics=statistics)
 
     @property
     def sizes(self) -> tuple[str, str]:
@@ -453,7 +453,12 @@ def _asked(domain: Domain, ways: Any, tables: Any) -> list[Subset]:
                 if len({owners[i] for i in subset}) == number
             ]
     else:
-        chosen = [_positions(domain, table) for table in _listed(tables)]
+        if isinstance(tables, (str, Mapping)) or not isinstance(tables, Iterable):
+            raise TypeError(
+                "tables must be a list of tables, each a list of names of attributes, "
+                f'such as [("age", "sex")], or "auto", got {tables!r:.60}'
+            )
+        chosen = [_positions(domain, table) for table in tables]
     if not chosen:
         raise ParameterError("tables", "must name at least one table", remedy="add one")
     return list(dict.fromkeys(chosen))
@@ -496,15 +501,6 @@ def _check_cells(
                     "take fewer attributes",
                 ),
             )
-
-
-def _listed(tables: Any) -> list[Any]:
-    if isinstance(tables, (str, Mapping)) or not isinstance(tables, Iterable):
-        raise TypeError(
-            "tables must be a list of tables, each a list of names of attributes, such "
-            f'as [("age", "sex")], or "auto", got {tables!r:.60}'
-        )
-    return list(tables)
 
 
 def _positions(domain: Domain, table: Any) -> Subset:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -25,8 +25,6 @@ from mmech.privacy.cost import one_cost
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.release import Measurement, measure
-from mmech.tables.classes import FITS_OF_A_ROUND
-from mmech.tables.field import Solution
 from mmech.tables.files import file_names
 from mmech.tables.measured import MeasuredTables
 from mmech.tables.plan import TablePlan, make_plan, read_domain
@@ -34,7 +32,6 @@ from mmech.tables.result import Tables
 from mmech.tables.statistic_plans import ReadDomain, listed, plan_statistics
 from mmech.tables.statistics import Statistic
 from mmech.tables.steps import check_budget, measure_in_steps
-from mmech.tables.whole import settle
 from mmech.threads import one_blas_thread
 from mmech.writing import check_writable
 
@@ -222,11 +219,20 @@ def release_tables(
             repr(os.fspath(keep)),
             ("finish it with MeasuredTables.load", "remove it", "name another"),
         )
-    plan, reading = _plan(
+    say("choosing what to measure")
+    asked = listed(statistics) if statistics else []
+    if share is not None and not asked:
+        raise ParameterError(
+            "share",
+            "is the part of tables beside statistics, of which there are none",
+            share,
+            "leave it out",
+        )
+    if ways is None and tables is None:
+        tables = [statistic.by or statistic.name for statistic in asked] or None
+    reading: ReadDomain | None = None
+    plan = make_plan(
         domain,
-        listed(statistics) if statistics else [],
-        share,
-        say,
         ways=ways,
         tables=tables,
         currency=currency,
@@ -234,9 +240,13 @@ def release_tables(
         relation=Relation(neighbours, records_per_person),
         policies={"handle_unknown": handle_unknown, "handle_missing": handle_missing},
         frame=kind_of_frame(data),
+        callback=lambda trial: say(f"choosing what to measure: {trial.message}"),
         known=known,
         impossible=impossible,
     )
+    if asked:
+        reading, left = plan_statistics(asked, domain, plan, share)
+        plan = replace(plan, cost=left, statistics=reading.plans)
     if dry_run:
         return plan
     if keep is not None:
@@ -272,38 +282,6 @@ def release(
     with ExitStack() as paid:  # whatever stops the work has what was paid for
         measured = _measure(plan, records, left_out, say, keep, paid, **options)
         return _publish(measured, say, keep)
-
-
-def _plan(
-    domain: Domain,
-    statistics: Sequence[Statistic],
-    share: Any,
-    say: Callable[[str], None],
-    *,
-    tables: Any,
-    **asked: Any,
-) -> tuple[TablePlan, ReadDomain | None]:
-    """Choose what to measure, by public facts, and what reads records for it."""
-    say("choosing what to measure")
-    if share is not None and not statistics:
-        raise ParameterError(
-            "share",
-            "is the part of tables beside statistics, of which there are none",
-            share,
-            "leave it out",
-        )
-    if asked["ways"] is None and tables is None:
-        tables = [statistic.by or statistic.name for statistic in statistics] or None
-    plan = make_plan(
-        domain,
-        tables=tables,
-        callback=lambda trial: say(f"choosing what to measure: {trial.message}"),
-        **asked,
-    )
-    if not statistics:
-        return plan, None
-    reading, left = plan_statistics(statistics, domain, plan, share)
-    return replace(plan, cost=left, statistics=reading.plans), reading
 
 
 def _read(
@@ -352,7 +330,7 @@ def _measure(
     noise, cost = check_insecure_rng(insecure_rng), promised or plan.total_cost
     tables, attributes = plan.sizes
     words = f"{tables} of counts over {attributes}"
-    words = f"{words}, and how many records they leave out" * plan.drops or words
+    words += ", and how many records they leave out" * plan.drops
     if plan.adaptive:
         check_budget(plan)
     with record_evidence() as record:
@@ -380,13 +358,8 @@ def _measure(
             return measured
 
         if plan.adaptive:
-
-            def explain(estimate: Solution) -> Mapping[Any, Any]:
-                fits = FITS_OF_A_ROUND
-                return settle(estimate, plan.pairs, say, fits=fits).tables
-
             measurement: Any = measure_in_steps(
-                plan, records, words, ledger, noise, say, explain, kept
+                plan, records, words, ledger, noise, say, kept
             )
         else:
             mechanism = plan.mechanism(ledger, noise)

@@ -323,12 +323,12 @@ class Tables:
             )
         known, given = self.plan.names, (names,) if isinstance(names, str) else names
         given = tuple(check_choice(name, "an attribute", known) for name in given)
-        order = tuple(map(known.index, given))
-        if not order or len(set(order)) < len(order):
+        if not given or len({*given}) < len(given):
             raise ParameterError(
                 "names", "must name one attribute or more, once", given
             )
-        if not any(set(order) <= set(subset) for subset in self.plan.subsets):
+        order = self.plan.held(given)
+        if order is None:
             shown = [", ".join(table) for table in self.tables[:4]]
             more = "; ..." if len(self.tables) > len(shown) else ""
             raise ParameterError(
@@ -342,10 +342,9 @@ class Tables:
 
     def _count(self, subset: Subset) -> Integers:
         """Return published counts, summed from a table that holds the attributes."""
-        for whole, table in self.counts.tables.items():
-            if set(subset) <= set(whole):
-                return margin(table, whole, subset)
-        raise AssertionError(subset)
+        tables = self.counts.tables
+        whole = next(each for each in tables if {*subset} <= {*each})
+        return margin(tables[whole], whole, subset)
 
     # ---- records ---------------------------------------------------------------
 

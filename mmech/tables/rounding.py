@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from mmech.arrays import Floats, Integers, Mask
 
-SWEEPS = 500
-"""Most sweeps of a projection on tables with given margins."""
+SWEEPS, TOLERANCE = 500, 1e-4
+"""Most sweeps of a projection on tables with given margins, and the largest error of a
+margin at which they end earlier."""
 
 NEAR, FAR = 1e20, 1e30
 """Beyond all counts: multipliers are less far, and closed cells farther."""
@@ -39,23 +40,18 @@ def nearest_with_sums(values: Floats, sums: Floats) -> Floats:
     return np.maximum(values - _thresholds(values, sums)[..., None], 0.0)
 
 
-def _thresholds(values: Floats, sums: Floats) -> Floats:
+def _thresholds(values: Floats, sums: NDArray[Any]) -> Floats:
     """Return t with Σ max(values - t, 0) = sums, along the last axis."""
     falling = -np.sort(-values, axis=-1)
-    means = (np.cumsum(falling, axis=-1) - np.asarray(sums)[..., None]) / np.arange(
-        1, values.shape[-1] + 1
-    )
+    apart = np.cumsum(falling, axis=-1) - np.asarray(sums)[..., None]
+    means = apart / np.arange(1, values.shape[-1] + 1)
     # The number of positive entries: a prefix of the falling ones, and at least one.
     positive = np.maximum((falling > means).sum(axis=-1), 1)
     return np.take_along_axis(means, positive[..., None] - 1, axis=-1)[..., 0]
 
 
 def with_margins(
-    table: Floats,
-    rows: Floats,
-    columns: Floats,
-    tolerance: float = 1e-4,
-    closed: Mask | None = None,
+    table: Floats, rows: NDArray[Any], columns: NDArray[Any], closed: Mask | None = None
 ) -> Floats:
     """Return the nearest non-negative table with given margins.
 
@@ -67,8 +63,6 @@ def with_margins(
     table : ndarray, shape (a, b)
     rows, columns : ndarray, shapes (a,) and (b,)
         Non-negative, of the same total.
-    tolerance : float, default=1e-4
-        Largest error of a margin at which the sweeps end.
     closed : ndarray of bool, shape (a, b), optional
         Cells that stay zero.
 
@@ -89,7 +83,7 @@ def with_margins(
         left = np.maximum(_thresholds(table - right - below, rows), -NEAR)
         right = _thresholds((table - left[:, None] - below).T, columns)
         fitted = np.maximum(table - left[:, None] - right - below, 0.0)
-        if np.abs(fitted.sum(axis=1) - rows).max() <= tolerance:
+        if np.abs(fitted.sum(axis=1) - rows).max() <= TOLERANCE:
             break
     for axis, sums in ((1, rows), (0, columns)):
         margins = fitted.sum(axis=axis)
@@ -98,36 +92,10 @@ def with_margins(
     return fitted
 
 
-def rounded(
-    table: Floats,
-    *sums: NDArray[np.int64] | int,
-    closed: Mask | None = None,
-    parents: Integers | None = None,
-) -> Integers:
-    """Return whole, non-negative numbers near others, with exactly the given sums.
+def rounded(shares: Floats, total: int) -> Integers:
+    """Return whole numbers near shares of a total, by largest remainders.
 
-    Numbers of one sum are rounded by largest remainders; of equal ones the first. A
-    table of two margins is a transport problem, whose optimum is whole [1]_: every
-    count is rounded down or up, so that the changes are smallest in sum. Rows that are
-    divided among several parents are rounded column by column, which is fast and moves
-    a sixth more.
-
-    Parameters
-    ----------
-    table : ndarray, shape (a,) or (a, b)
-        Non-negative, with these sums up to rounding errors.
-    *sums : int, or ndarray of int64
-        The total of numbers; or the sums of rows, (a,), and of columns, (b,) or
-        (parents, b). Rows that are divided need no sums.
-    closed : ndarray of bool, shape (a, b), optional
-        Cells that stay zero, and leave a table with these margins.
-    parents : ndarray of int64, shape (a,), optional
-        Increasing: the parent of every row. Columns have a sum for each.
-
-    References
-    ----------
-    .. [1] Cox, "A constructive procedure for unbiased controlled rounding", Journal of
-       the American Statistical Association 82(398), 1987.
+    The first of equal remainders is rounded up.
 
     Examples
     --------
@@ -135,24 +103,7 @@ def rounded(
     >>> from mmech.tables.rounding import rounded
     >>> rounded(np.array([1.4, 2.4, 0.2]), 4)
     array([2, 2, 0])
-    >>> table = np.array([[0.6, 1.4], [1.4, 0.6]])
-    >>> rounded(table, np.array([2, 2]), np.array([2, 2]))
-    array([[1, 1],
-           [1, 1]])
-    >>> rounded(table, np.array([[2, 2]]), parents=np.array([0, 0]))
-    array([[1, 1],
-           [1, 1]])
     """
-    given: Any = sums
-    if parents is not None:
-        return _divided(table, parents, given[-1], *given[:-1])
-    if table.ndim == 1:
-        return _apportioned(table, *given)
-    rows, columns = given
-    return _balanced(table, rows, columns, closed)
-
-
-def _apportioned(shares: Floats, total: int) -> Integers:
     mass = float(shares.sum())
     exact = (
         shares * (total / mass)
@@ -176,14 +127,41 @@ def _filled(numbers: Floats, total: int) -> Integers:
     return whole
 
 
-def _balanced(
-    table: Floats, rows: Integers, columns: Integers, closed: Mask | None
+def rounded_table(
+    table: Floats, rows: Integers, columns: Integers, closed: Mask | None = None
 ) -> Integers:
+    """Return a whole, non-negative table near another, with exactly the given margins.
+
+    A transport problem, whose optimum is whole [1]_: every count is rounded down or up,
+    so that the changes are smallest in sum.
+
+    Parameters
+    ----------
+    table : ndarray, shape (a, b)
+        Non-negative, with these margins up to rounding errors.
+    rows, columns : ndarray of int64, shapes (a,) and (b,)
+    closed : ndarray of bool, shape (a, b), optional
+        Cells that stay zero, and leave a table with these margins.
+
+    References
+    ----------
+    .. [1] Cox, "A constructive procedure for unbiased controlled rounding", Journal of
+       the American Statistical Association 82(398), 1987.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmech.tables.rounding import rounded_table
+    >>> table = np.array([[0.6, 1.4], [1.4, 0.6]])
+    >>> rounded_table(table, np.array([2, 2]), np.array([2, 2]))
+    array([[1, 1],
+           [1, 1]])
+    """
     whole = np.floor(table + 1e-9).astype(np.int64)
     for axis, sums in ((1, rows), (0, columns)):  # where margins are not quite exact
         for line in np.flatnonzero(whole.sum(axis=axis) > sums).tolist():
             cells = whole[line] if axis == 1 else whole[:, line]
-            cells[...] = _apportioned(cells.astype(np.float64), int(sums[line]))
+            cells[...] = rounded(cells.astype(np.float64), int(sums[line]))
     if closed is not None:
         whole[closed] = 0
     left, above = rows - whole.sum(axis=1), columns - whole.sum(axis=0)
@@ -239,13 +217,34 @@ def _transport(
     return units
 
 
-def _divided(
+def rounded_by_parents(
     table: Floats, parents: Integers, sums: Integers, rows: Integers | None = None
 ) -> Integers:
-    """Return whole counts column by column, by largest remainders.
+    """Return a whole, non-negative table whose columns add up to the sums of parents.
 
-    What rounding left over in a row is added to its next column. Units then move within
-    columns until rows are exact.
+    Columns are rounded one by one, by largest remainders, which is fast and moves a
+    sixth more than `rounded_table`. What rounding left over in a row is added to its
+    next column. Units then move within columns until rows are exact.
+
+    Parameters
+    ----------
+    table : ndarray, shape (a, b)
+        Non-negative, with these sums up to rounding errors.
+    parents : ndarray of int64, shape (a,)
+        Increasing: the parent of every row.
+    sums : ndarray of int64, shape (parents, b)
+        Of every column, by parent.
+    rows : ndarray of int64, shape (a,), optional
+        Sums of the rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmech.tables.rounding import rounded_by_parents
+    >>> table = np.array([[0.6, 1.4], [1.4, 0.6]])
+    >>> rounded_by_parents(table, np.array([0, 0]), np.array([[2, 2]]))
+    array([[1, 1],
+           [1, 1]])
     """
     first = np.flatnonzero(np.diff(parents, prepend=-1))
     place = np.arange(len(table)) - first[parents]

@@ -18,7 +18,7 @@ is. In rounds, a public number that grows with noise in the table is taken off.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -38,9 +38,10 @@ from mmech.release import Measurement, charge
 from mmech.selection import epsilon_of_draw, fixed_point_rate, select
 from mmech.session import Session
 from mmech.storage.codec import storable
-from mmech.tables.field import Solution
+from mmech.tables.classes import FITS_OF_A_ROUND
 from mmech.tables.intervals import Intervals
 from mmech.tables.plan import COUNTED, TablePlan
+from mmech.tables.whole import settle
 
 FEW, MANY = 1.1, 0.195
 """Share of records that noise would misplace in tables of single attributes, if all
@@ -198,27 +199,46 @@ def measure_in_steps(
     ledger: PrivacyLedger | None,
     noise: Rng,
     say: Callable[[str], None],
-    explain: Callable[[Solution], Mapping[Subset, Any]],
     keep: Callable[[Steps], Any],
 ) -> Steps:
     """Charge for all steps together, then measure encoded records.
 
-    `explain` makes tables of all pairs of estimates. `keep` is called with what was
-    measured, after every measurement.
+    `keep` is called with what was measured, after every measurement.
     """
     _ = plan.single, plan.blur  # whatever takes time comes before the charge
     entry = LedgerEntry(plan.cost, words, "steps", currency=plan.currency)
     entry = charge(ledger, entry, plan.relation, noise)
     session = Session(PrivacyLedger(math.inf, **plan.terms), noise)
+    tables: list[Measurement] = []
+
+    def measured(chosen: tuple[Subset, ...], what: str) -> Steps:
+        mechanism = mechanisms_of(plan, regime, chosen, session)[-1]
+        tables.append(session.measure(mechanism, records, what))
+        unspent = plan.cost - session.ledger.spent
+        steps = Steps(entry, number, chosen, tuple(tables), unspent)
+        keep(steps)
+        return steps
+
     with paid_together():
-
-        def measured(number: Measurement, chosen: Any, tables: Any) -> Steps:
-            unspent = plan.cost - session.ledger.spent
-            steps = Steps(entry, number, chosen, tables, unspent)
-            keep(steps)
-            return steps
-
-        return _measured_steps(plan, records, session, say, explain, measured)
+        number = session.add_noise(
+            np.array([records._total()]), plan.cost * COUNTED, "the number of records"
+        )
+        regime = regime_of(plan, float(number.values[0]))
+        what = "tables of pairs" if regime == "all" else "tables of one attribute"
+        steps = measured((), what)
+        for place, more in enumerate(rounds_of(plan, regime)):
+            say(f"choosing {more} pairs of attributes")
+            estimate = noise_of(plan, steps).estimate(steps.values)
+            model: Iterator[Any] = _independent(estimate, plan.axes.shape)
+            if place:
+                told = settle(estimate, plan.pairs, say, fits=FITS_OF_A_ROUND)
+                model = map(told.tables.__getitem__, plan.pairs)
+            scored = scores(records, model)
+            chosen = steps.chosen + _choose(plan, scored, regime, steps.chosen, session)
+            say(f"measuring {more} tables of pairs")
+            steps = measured(chosen, "their tables")
+    assert session.ledger.spent == plan.cost
+    return steps
 
 
 def check_budget(plan: TablePlan) -> None:
@@ -236,41 +256,6 @@ def check_budget(plan: TablePlan) -> None:
                 roundings=1,
                 score_unit=WINDOW,
             )
-
-
-def _measured_steps(
-    plan: TablePlan,
-    records: Counts,
-    session: Session,
-    say: Callable[[str], None],
-    explain: Callable[[Solution], Mapping[Subset, Any]],
-    measured: Callable[..., Steps],
-) -> Steps:
-    """Measure encoded records, which was paid for; `measured` makes steps."""
-    number = session.add_noise(
-        np.array([records._total()]), plan.cost * COUNTED, "the number of records"
-    )
-    regime = regime_of(plan, float(number.values[0]))
-    chosen: tuple[Subset, ...] = ()
-    what = "tables of pairs" if regime == "all" else "tables of one attribute"
-    mechanism = mechanisms_of(plan, regime, (), session)[0]
-    tables = [session.measure(mechanism, records, what)]
-    steps = measured(number, (), tuple(tables))
-    rounds = rounds_of(plan, regime)
-    for place, more in enumerate(rounds):
-        say(f"choosing {more} pairs of attributes")
-        estimate = noise_of(plan, steps).estimate(steps.values)
-        model = _independent(estimate, plan.axes.shape)
-        if place:
-            model = map(explain(estimate).__getitem__, plan.pairs)
-        scored = scores(records, model)
-        chosen = steps.chosen + _choose(plan, scored, regime, steps.chosen, session)
-        say(f"measuring {more} tables of pairs")
-        mechanism = mechanisms_of(plan, regime, chosen, session)[-1]
-        tables.append(session.measure(mechanism, records, "their tables"))
-        steps = measured(number, chosen, tuple(tables))
-    assert session.ledger.spent == plan.cost
-    return steps
 
 
 def _independent(estimate: Any, sizes: tuple[int, ...]) -> Iterator[Floats]:
@@ -303,17 +288,11 @@ def _choose(
     pairs = list(combinations(range(len(sizes)), 2))
     part, chosen = list(range(len(sizes))), list[Subset]()
     for _ in range(number):
-        candidates = [
-            k
-            for k, (i, j) in enumerate(pairs)
-            if (
-                part[i] != part[j]
-                if regime == "tree"
-                else (i, j) not in {*before, *chosen}
-            )
-        ]
+        left = [k for k, p in enumerate(pairs) if p not in {*before, *chosen}]
+        if regime == "tree":
+            left = [k for k, (i, j) in enumerate(pairs) if part[i] != part[j]]
         place, entry = select(
-            scored[candidates],
+            scored[left],
             choice / sum(rounds),
             plan.currency,
             released="a pair of attributes",
@@ -323,7 +302,7 @@ def _choose(
             noise=session.noise,
         )
         session.note(entry)
-        i, j = pairs[candidates[place]]
+        i, j = pairs[left[place]]
         chosen.append((i, j))
         part = [part[i] if label == part[j] else label for label in part]
     return tuple(sorted(chosen))

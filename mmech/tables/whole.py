@@ -31,7 +31,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmech.arrays import Floats, Integers, Subset
 from mmech.limits import LIMITS
@@ -47,7 +46,13 @@ from mmech.tables.field import Field, Solution, swept
 from mmech.tables.known import Known
 from mmech.tables.levels import Chain
 from mmech.tables.model import TableModel, draw_codes, fit_model, proportional_fit
-from mmech.tables.rounding import nearest_with_sums, rounded, with_margins
+from mmech.tables.rounding import (
+    nearest_with_sums,
+    rounded,
+    rounded_by_parents,
+    rounded_table,
+    with_margins,
+)
 
 ROUNDING = {
     "margins": "every table is rounded to the rounded tables of its single attributes "
@@ -86,12 +91,16 @@ class Counts:
         How counts were made whole.
     fit : callable
         Fits the model, which takes time.
+    draws : sequence of (Chain, tuple of int, list of ndarray of int64), default=()
+        By hierarchy the other attributes that nodes are drawn by. Then tables of all
+        levels but the topmost by them, nodes last.
     """
 
     total: int
     tables: dict[Subset, Integers]
     rounding: str
     fit: Callable[[], TableModel]
+    draws: Sequence[tuple[Chain, Subset, list[Integers]]] = ()
 
     @cached_property
     def model(self) -> TableModel:
@@ -99,8 +108,23 @@ class Counts:
         return self.fit()
 
     def records(self, n: int, rng: Any) -> Integers:
-        """Return records of the model, codes of shape (n, d)."""
-        return draw_codes(self.model, n, rng)
+        """Return records of the model, then node by node: codes of shape (n, d)."""
+        codes = draw_codes(self.model, n, rng)
+        rng = np.random.default_rng(0) if rng is None else rng
+        for chain, family, nodes in self.draws:
+            column, above = np.zeros(n, np.int64), codes[:, chain.axes[0]]
+            for i, size in zip(family, nodes[0].shape, strict=False):
+                column = column * size + codes[:, i]
+            for first, table in zip(chain.first[1:], nodes, strict=True):
+                size = table.shape[-1]
+                sums = np.insert(np.cumsum(table.ravel() + LEAST), 0, 0.0)
+                start = column * size + first[above]
+                stop = column * size + np.append(first[1:], size)[above]
+                drawn = sums[start] + (sums[stop] - sums[start]) * rng.random(n)
+                places = np.searchsorted(sums, drawn, side="right") - 1
+                above = np.clip(places, start, stop - 1) - column * size
+                codes = np.column_stack([codes, above])
+        return codes
 
 
 def settle(
@@ -127,25 +151,23 @@ def settle(
     """
     if estimate.field.chain.axes:
         return _settle_levels(estimate, subsets, say, known)
-    return _settle_flat(estimate, subsets, say, known, fits=fits)
+    return _settle_flat(estimate, subsets, say, known, estimate.field.sizes, fits)
 
 
 def _settle_flat(
     estimate: Solution,
     subsets: Sequence[Subset],
     say: Callable[[str], None],
-    known: Known | None = None,
-    sizes: tuple[int, ...] | None = None,
-    fits: int = FITS,
+    known: Known | None,
+    sizes: tuple[int, ...],
+    fits: int,
 ) -> Counts:
     """Return whole tables without levels; `sizes` are of the axes that may occur."""
-    noise = estimate.field
-    sizes = sizes or noise.sizes
+    noise, known = estimate.field, known or Known(sizes, (), ())
     total = max(0, round(float(estimate.marginal([])[0])))
     pairs = sorted({pair for subset in subsets for pair in combinations(subset, 2)})
     tables = list(dict.fromkeys([*subsets, *pairs]))
-    exact = {} if known is None else known.exact
-    closed = {} if known is None else known.closed(tables)
+    exact, closed = known.exact, known.closed(tables)
     target: dict[Subset, Floats] = {
         (i,): np.full(n, total / n) for i, n in enumerate(sizes) if (i,) not in exact
     }
@@ -158,9 +180,8 @@ def _settle_flat(
             else exact[i,]
             for i in range(len(sizes))
         ]
-        if known is not None:
-            for i, margin in (known.margins(tables, total, singles) or {}).items():
-                singles[i] = margin
+        for i, margin in (known.margins(tables, total, singles) or {}).items():
+            singles[i] = margin
         return singles
 
     single = alone()
@@ -179,12 +200,7 @@ def _settle_flat(
         return {
             (i, j): exact[i, j].astype(float)
             if (i, j) in exact
-            else with_margins(
-                table,
-                single[i].astype(float),
-                single[j].astype(float),
-                closed=closed.get((i, j)),
-            )
+            else with_margins(table, single[i], single[j], closed.get((i, j)))
             for (i, j), table in tables.items()
         }
 
@@ -221,23 +237,18 @@ def _settle_flat(
             of_pairs: Any = {p: fitted[p] for p in combinations(subset, 2)}
             start = np.maximum(table, 0.0)
             larger[subset] = proportional_fit(start, subset, of_pairs, FIT_SWEEPS)
-    told = {pair: fitted[pair] for pair in measured}
-    fit = partial(fit_model, sizes, shares, total, told, larger, first=tuple(closed))
+    told = {**{pair: fitted[pair] for pair in measured}, **larger}
+    fit = partial(fit_model, sizes, shares, total, told, tuple(closed))
     say(f"making the counts of {len(subsets)} tables whole")
     if larger:
         made = Counts(total, {}, "records", fit)
         made.tables.update(_of_records(made.model, total, subsets))
         return made
     whole = {
-        subset: single[subset[0]]
-        if len(subset) == 1
-        else rounded(
-            fitted[subset],
-            single[subset[0]],
-            single[subset[1]],
-            closed=closed.get(subset),
-        )
-        for subset in subsets
+        s: rounded_table(fitted[s], single[s[0]], single[s[1]], closed.get(s))
+        if len(s) > 1
+        else single[s[0]]
+        for s in subsets
     }
     return Counts(total, whole, "margins", fit)
 
@@ -264,28 +275,25 @@ def toward(
     """
     if not targets:
         return {}
-    aparts, signals, logs = {}, {}, []
-    variances = {subset: estimate.field.spread(subset) for subset in targets}
+    told, logs = {}, []
     for subset, target in targets.items():
-        aparts[subset] = estimate.marginal(subset).reshape(target.shape) - target
+        apart = estimate.marginal(subset).reshape(target.shape) - target
         expected = np.maximum(target, LEAST_EXPECTED)
-        signals[subset] = variances[subset] / expected.mean() * expected
-        logs.append(
-            [
-                _log_likelihood(aparts[subset], variances[subset] + signal)
-                for signal in (strength * signals[subset] for strength in SIGNALS)
-            ]
-        )
+        noise = estimate.field.spread(subset)
+        even = noise / expected.mean() * expected
+        told[subset] = apart, noise, even
+        logs.append([_log_likelihood(apart, noise + s * even) for s in SIGNALS])
     means = {}
     for (subset, target), weights in zip(targets.items(), posterior(logs), strict=True):
         kept, clear = np.zeros(target.shape), 0.0
+        apart, noise, even = told[subset]
         for strength, share in zip(SIGNALS, weights, strict=True):
             if subset in better and strength >= CLEAR:
                 clear += share
             else:
-                signal = strength * signals[subset]
-                kept += share * signal / (variances[subset] + signal)
-        means[subset] = target + kept * aparts[subset]
+                signal = strength * even
+                kept += share * signal / (noise + signal)
+        means[subset] = target + kept * apart
         if clear:
             means[subset] += clear * (better[subset] - target)
     return means
@@ -316,39 +324,6 @@ def _of_records(
         table += np.bincount(place[:more], minlength=cells)
         tables[subset] = table.reshape(shape)
     return tables
-
-
-@dataclass(frozen=True, eq=False)
-class LevelCounts(Counts):
-    """Whole tables by the levels of hierarchies, and what records are drawn from.
-
-    Attributes
-    ----------
-    draws : sequence of (Chain, tuple of int, list of ndarray of int64)
-        By hierarchy the other attributes that nodes are drawn by. Then tables of all
-        levels but the topmost by them, nodes last.
-    """
-
-    draws: Sequence[tuple[Chain, Subset, list[Integers]]]
-
-    def records(self, n: int, rng: Any) -> Integers:
-        """Return records that are drawn from the model, then node by node."""
-        codes = draw_codes(self.model, n, rng)
-        rng = np.random.default_rng(0) if rng is None else rng
-        for chain, family, nodes in self.draws:
-            column, above = np.zeros(n, np.int64), codes[:, chain.axes[0]]
-            for i, size in zip(family, nodes[0].shape, strict=False):
-                column = column * size + codes[:, i]
-            for first, table in zip(chain.first[1:], nodes, strict=True):
-                size = table.shape[-1]
-                sums = np.insert(np.cumsum(table.ravel() + LEAST), 0, 0.0)
-                start = column * size + first[above]
-                stop = column * size + np.append(first[1:], size)[above]
-                drawn = sums[start] + (sums[stop] - sums[start]) * rng.random(n)
-                places = np.searchsorted(sums, drawn, side="right") - 1
-                above = np.clip(places, start, stop - 1) - column * size
-                codes = np.column_stack([codes, above])
-        return codes
 
 
 def divided_tables(
@@ -386,27 +361,21 @@ def _settle_levels(
     estimate: Solution,
     subsets: Sequence[Subset],
     say: Callable[[str], None],
-    known: Known | None = None,
-) -> LevelCounts:
+    known: Known | None,
+) -> Counts:
     """Return whole tables that add up from level to level."""
     chain, sizes = estimate.field.chain, estimate.field.sizes
     # Lower levels come last.
     others = sizes[: len(sizes) - len(chain.lower)]
     flat = topmost_tables(chain, subsets)
-    counts = _settle_flat(estimate, flat, say, known, others)
+    counts = _settle_flat(estimate, flat, say, known, others, FITS)
     tables, draws = dict(counts.tables), []
     for hierarchy, families in divided_tables(chain, subsets):
         draws.append(_divided(hierarchy, families, tables, estimate, subsets, say))
-    for subset in subsets:
-        if subset not in tables:
-            tables[subset] = _added_up(tables, subset, chain)
-    return LevelCounts(
-        counts.total,
-        {subset: tables[subset] for subset in subsets},
-        "levels",
-        counts.fit,
-        draws,
-    )
+    asked = {
+        s: tables[s] if s in tables else _added_up(tables, s, chain) for s in subsets
+    }
+    return Counts(counts.total, asked, "levels", counts.fit, draws)
 
 
 def _divided(
@@ -433,7 +402,7 @@ def _divided(
         for family in families:  # the empty one comes first
             shares = np.diff(first, append=sizes[axis])[:, None], 1.0
             if rows is not None:
-                shares = _positive(above[()]), rows[:, None]
+                shares = np.maximum(above[()], 1), rows[:, None]
             expected = chain.down(level, above[family] / shares[0]) * shares[1]
             key = (*family, axis)
             drawn = toward({key: expected.T}, estimate)[key].T
@@ -447,8 +416,8 @@ def _divided(
                 over = (*family, chain.axes[level - 2])
                 margins = {(axis,): rows, over: above[family].T}
                 drawn = _fitted(drawn.T, key, estimate.field, subsets, margins).T
-            sums = (above[family],) if rows is None else (rows, above[family])
-            whole[family] = rounded(drawn, *sums, parents=chain.parents[level - 1])
+            parents = chain.parents[level - 1]
+            whole[family] = rounded_by_parents(drawn, parents, above[family], rows)
             rows = whole[()][:, 0]
             tables[key] = whole[family].T.reshape([sizes[i] for i in key])
     largest = max(families, key=lambda family: whole[family].shape[1])
@@ -473,10 +442,6 @@ def _added_up(
     out = tuple(axis for axis, i in enumerate(axes) if i not in subset)
     axes = [i for i in axes if i in subset]
     return table.sum(axis=out).transpose([axes.index(i) for i in subset])
-
-
-def _positive(values: NDArray[Any]) -> NDArray[Any]:
-    return np.where(values > 0, values, 1)
 
 
 def _fitted(

@@ -18,9 +18,10 @@ from replay import People, check_neighbours, facts_of_tables
 
 import mmech as mm
 from mmech.cli import main
+from mmech.tables import intervals
 from mmech.tables.known import what_is_known
 from mmech.tables.result import SLACK
-from mmech.tables.rounding import rounded, with_margins
+from mmech.tables.rounding import rounded_table, with_margins
 
 DOMAIN = mm.Domain(
     [
@@ -252,6 +253,23 @@ def test_intervals_hold_after_conditioning(name, ways, cost, noise_rng):
         assert mean.mean() < (1 + level) / 2 + ref.margin(mean)  # not by being endless
 
 
+@pytest.mark.parametrize("cost", COSTS, ids=str)
+def test_large_tables_have_about_the_same_intervals(cost, monkeypatch):
+    """Where coefficients are too many to be listed, some noise is not told apart."""
+    fact = facts_of(people(60))["cells"]
+    found = []
+    for listed in (intervals.LISTED, 0):
+        monkeypatch.setattr(intervals, "LISTED", listed)
+        plan = mm.release_tables(None, DOMAIN, ways=2, dry_run=True, **cost, **fact)
+        laws = [plan.noise.errors(subset, 0.95) for subset in plan.subsets]
+        found.append(np.hstack(laws))
+    (errors, widths), (same, near) = found
+    np.testing.assert_allclose(same, errors, atol=1e-9)
+    assert (near >= 0.98 * widths).all()
+    assert (near <= 1.15 * widths).all()
+    assert not np.allclose(near, widths)
+
+
 # ---- counts ------------------------------------------------------------------------
 
 
@@ -303,14 +321,14 @@ def test_whole_counts_keep_margins_and_closed_cells(seed, share):
         noisy, rows.astype(float), columns.astype(float), closed=closed
     )
     assert not fitted[closed].any()
-    whole = rounded(fitted, rows, columns, closed=closed)
+    whole = rounded_table(fitted, rows, columns, closed=closed)
     assert not whole[closed].any()
     assert (whole >= 0).all()
     assert (whole.sum(axis=1) == rows).all()
     assert (whole.sum(axis=0) == columns).all()
     assert share or np.abs(whole - fitted).max() < 1 + 1e-3
     # What need not move does not: the table itself is rounded to itself.
-    same = rounded(table.astype(float), rows, columns, closed=closed)
+    same = rounded_table(table.astype(float), rows, columns, closed=closed)
     assert (same == table).all()
 
 

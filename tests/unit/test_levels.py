@@ -19,7 +19,7 @@ import mmech_rf
 from mmech import verify
 from mmech.tables.level_weights import _errors_and_pulls, level_strategy
 from mmech.tables.levels import Chain
-from mmech.tables.rounding import rounded
+from mmech.tables.rounding import rounded_by_parents
 from mmech.tables.statistics import Sum
 
 TREE = {
@@ -543,11 +543,11 @@ def test_dividing_keeps_sums_of_rows_and_over_children():
         sums, rows = chain.up(1, whole), whole.sum(axis=1)
         near = np.maximum(whole + rng.normal(0, 0.4, whole.shape), 0)
         for fitted in (near, rng.random(whole.shape) * 3, 0.0 * near):
-            found = rounded(fitted, rows, sums, parents=parents)
+            found = rounded_by_parents(fitted, parents, sums, rows)
             assert found.min() >= 0
             assert (chain.up(1, found) == sums).all()
             assert (found.sum(axis=1) == rows).all()
-        same = rounded(whole.astype(float), rows, sums, parents=parents)
+        same = rounded_by_parents(whole.astype(float), parents, sums, rows)
         assert (same == whole).all()
 
 

@@ -22,7 +22,6 @@ from mmech import (
     release_tables,
 )
 from mmech.tables import measured as measured_module
-from mmech.tables import release as release_module
 from mmech.tables import steps
 from mmech.tables.release import release
 
@@ -321,7 +320,7 @@ def test_few_records_are_not_drowned_by_the_noise_of_pairs(noise_rng):
 def test_intervals_hold_after_the_choice(rounds, cost, noise_rng, monkeypatch):
     """Counted over 80 releases that choose pairs, by number of attributes."""
     force(rounds, monkeypatch)
-    for module in (release_module, measured_module):
+    for module in (steps, measured_module):
         monkeypatch.setattr(module, "settle", _unsettled)
     codes = people(200)
     plan = release_tables(None, DOMAIN, tables="auto", dry_run=True, **cost)

@@ -27,7 +27,7 @@ from mmech.tables.intervals import Intervals
 from mmech.tables.model import draw_codes
 from mmech.tables.release import release
 from mmech.tables.result import SLACK
-from mmech.tables.rounding import rounded, with_margins
+from mmech.tables.rounding import rounded, rounded_table, with_margins
 from mmech.tables.statistics import Histogram, Mean, Quantiles, Sum
 from mmech.tables.whole import settle
 
@@ -519,7 +519,7 @@ def _independent(estimate, shares, total, pairs, fits):
 
 def test_controlled_rounding_keeps_margins_of_a_table_that_has_others(rng):
     rows, columns = np.array([9, 0, 1]), np.array([2, 8])
-    whole = rounded(rng.random((3, 2)) * 9, rows, columns)
+    whole = rounded_table(rng.random((3, 2)) * 9, rows, columns)
     assert whole.sum(axis=1).tolist() == rows.tolist()
     assert whole.sum(axis=0).tolist() == columns.tolist()
     assert (whole >= 0).all()
