@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -219,20 +219,11 @@ def release_tables(
             repr(os.fspath(keep)),
             ("finish it with MeasuredTables.load", "remove it", "name another"),
         )
-    say("choosing what to measure")
-    asked = listed(statistics) if statistics else []
-    if share is not None and not asked:
-        raise ParameterError(
-            "share",
-            "is the part of tables beside statistics, of which there are none",
-            share,
-            "leave it out",
-        )
-    if ways is None and tables is None:
-        tables = [statistic.by or statistic.name for statistic in asked] or None
-    reading: ReadDomain | None = None
-    plan = make_plan(
+    plan, reading = _plan(
         domain,
+        listed(statistics) if statistics else [],
+        share,
+        say,
         ways=ways,
         tables=tables,
         currency=currency,
@@ -240,13 +231,9 @@ def release_tables(
         relation=Relation(neighbours, records_per_person),
         policies={"handle_unknown": handle_unknown, "handle_missing": handle_missing},
         frame=kind_of_frame(data),
-        callback=lambda trial: say(f"choosing what to measure: {trial.message}"),
         known=known,
         impossible=impossible,
     )
-    if asked:
-        reading, left = plan_statistics(asked, domain, plan, share)
-        plan = replace(plan, cost=left, statistics=reading.plans)
     if dry_run:
         return plan
     if keep is not None:
@@ -282,6 +269,38 @@ def release(
     with ExitStack() as paid:  # whatever stops the work has what was paid for
         measured = _measure(plan, records, left_out, say, keep, paid, **options)
         return _publish(measured, say, keep)
+
+
+def _plan(
+    domain: Domain,
+    statistics: Sequence[Statistic],
+    share: Any,
+    say: Callable[[str], None],
+    *,
+    tables: Any,
+    **asked: Any,
+) -> tuple[TablePlan, ReadDomain | None]:
+    """Choose what to measure, by public facts, and what reads records for it."""
+    say("choosing what to measure")
+    if share is not None and not statistics:
+        raise ParameterError(
+            "share",
+            "is the part of tables beside statistics, of which there are none",
+            share,
+            "leave it out",
+        )
+    if asked["ways"] is None and tables is None:
+        tables = [statistic.by or statistic.name for statistic in statistics] or None
+    plan = make_plan(
+        domain,
+        tables=tables,
+        callback=lambda trial: say(f"choosing what to measure: {trial.message}"),
+        **asked,
+    )
+    if not statistics:
+        return plan, None
+    reading, left = plan_statistics(statistics, domain, plan, share)
+    return replace(plan, cost=left, statistics=reading.plans), reading
 
 
 def _read(
