@@ -6,6 +6,7 @@ from mmech import (
     AllRange,
     Identity,
     Kronecker,
+    MatrixMechanism,
     PIdentity,
     Prefix,
     expected_error,
@@ -69,3 +70,21 @@ class Error:
     def time_bound_dense(self, pair):
         workload = self.dense[0]
         return 2 * np.linalg.norm(workload, "nuc") ** 2 / workload.shape[1]
+
+
+class Intervals:
+    """Intervals of 4,656 ranges by shared laws, beside those of 65 by their own."""
+
+    def setup(self):
+        self.mechanism = MatrixMechanism(*ranges(), epsilon=1)
+        self.measurement = self.mechanism.measure(np.zeros(96, int))
+        self.queries = np.eye(96 * 97 // 2)[::72]
+        lower, upper = self.time_shared_mmech()
+        longer = ((upper - lower) / 2)[::72] / self.time_own_mmech()
+        check(longer, np.full(longer.size, 1.01), rtol=0.01)
+
+    def time_shared_mmech(self):
+        return self.mechanism.confidence_interval(self.measurement)
+
+    def time_own_mmech(self):
+        return [self.mechanism.half_width(query) for query in self.queries]
