@@ -208,7 +208,8 @@ def _is_path(source: Any) -> bool:
 
 def _is_frame(source: Any) -> bool:
     """Whether a source is a frame in memory, of pandas, polars or pyarrow."""
-    return hasattr(source, "shape") and hasattr(source, "columns")
+    is_sized = hasattr(source, "shape") or hasattr(source, "num_rows")
+    return is_sized and hasattr(source, "columns")
 
 
 def _is_dataset(source: Any) -> bool:
