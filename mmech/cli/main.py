@@ -507,9 +507,14 @@ def _print_plan(plan: TablePlan) -> None:
     for words in (*expected, *unequal(plan.statistics)):
         print_wrapped(printable(words), bullet=True)
     if plan.told_apart:
+        each = [[" x ".join(t) or "the total" for t in own] for own in plan.measured]
+        sets = [" with ".join(own) for own in each]
+        asked = {*sets} == {" x ".join(table) for table in plan.tables}
+        what = "only these tables" if asked else printable("; ".join(sets))
         print_wrapped(
-            "Only these tables are measured, and each is told by the levels of one "
-            "hierarchy: these errors are smaller than by all levels together."
+            f"Measured: {what}. Each table is told by the levels of one hierarchy, or "
+            "by those that it is measured with: these errors are smaller than by all "
+            "levels together."
         )
     if plan.adaptive:
         print_wrapped(

@@ -264,8 +264,6 @@ def _weights(
     """Return weights of sets for the least error: a fixed point of its derivative.
 
     It is Σ e_J / w_J² for contrasts, and for the total its energy over Σ w_J² / v_J.
-    Sets in a row of equal weight would be one: every other one has a little more, which
-    adds less than a thousandth to the error.
     """
     found = EqualTotals.of(sizes, sets, [WIDE] * len(sets))
     parts = found.contrasts * [energies[a[0]] if a else 0 for g in sets for a in g]
@@ -276,7 +274,16 @@ def _weights(
         precisions = np.square(weights) / totals
         shares = energies[None] * (precisions / precisions.sum()) ** 2 * totals
         weights = np.cbrt(errors + shares)
-    for j in range(1, len(sets)):
-        if abs(weights[j] - weights[j - 1]) < APART / 2 * weights[j]:
-            weights[j] = weights[j - 1] * (1 + APART * (-1) ** (j + 1))
-    return (weights / weights.max()).tolist()
+    return told_apart((weights / weights.max()).tolist())
+
+
+def told_apart(weights: Sequence[float]) -> list[float]:
+    """Return weights of sets of which no two in a row are equal: these would be one.
+
+    Every other one has a little more, which adds less than a thousandth to the error.
+    """
+    apart = [*weights]
+    for j in range(1, len(apart)):
+        if abs(apart[j] - apart[j - 1]) < APART / 2 * apart[j]:
+            apart[j] = apart[j - 1] * (1 + APART * (-1) ** (j + 1))
+    return apart

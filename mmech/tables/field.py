@@ -29,6 +29,7 @@ from typing import Any, NamedTuple, Self, cast
 import numpy as np
 
 from mmech.arrays import Floats, Integers, Mask, Subset
+from mmech.error.shared_totals import EqualTotals
 from mmech.mechanism import MatrixMechanism
 from mmech.noise.tails import LEAST_SHARE
 from mmech.operators.base import product_of
@@ -68,14 +69,7 @@ def measured_by(mechanism: MatrixMechanism) -> list[Measured]:
     """Return the tables that a mechanism of marginals measures."""
     law, released, sets = mechanism.law, mechanism.released, mechanism.equal_totals
     if sets is not None:
-        variances = iter(sets.contrasts.tolist())
-        scales = map(float, mechanism._parameters())
-        each = zip(sets.sets, sets.totals.tolist(), scales, strict=True)
-        return [
-            Measured(subset, next(variances), scale, math.inf if k else total)
-            for subsets, total, scale in each
-            for k, subset in enumerate(subsets)
-        ]
+        return measured_in(sets, list(map(float, mechanism._parameters())))
     factor, form = mechanism.relation.factor**law.power, cast("Any", released.form)
     measured = []
     for subset, block in zip(form.weights, released.blocks, strict=True):
@@ -83,6 +77,19 @@ def measured_by(mechanism: MatrixMechanism) -> list[Measured]:
         parameter = law.parameter(size, mechanism.cost)
         variance = max(float(law.variance(parameter)), VARIANCE_FLOOR)
         measured.append(Measured(subset, variance, float(parameter)))
+    return measured
+
+
+def measured_in(sets: EqualTotals, scales: Sequence[float]) -> list[Measured]:
+    """Return tables in sets of equal totals, whose noise has these scales.
+
+    A set of one has independent noise.
+    """
+    variances, measured = iter(sets.contrasts.tolist()), []
+    for tables, total, scale in zip(sets.sets, sets.totals, scales, strict=True):
+        totals: list[Any] = [float(total)] + [math.inf] * (len(tables) - 1)
+        for subset, own in zip(tables, totals if totals[1:] else [None], strict=True):
+            measured.append(Measured(subset, next(variances), scale, own))
     return measured
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, reduce
 from typing import Any, NamedTuple, Self
 
@@ -264,20 +264,49 @@ class Intervals(Field):
 class Apart(Intervals):
     """Intervals of tables, each told by the tree of the hierarchy that tells it best.
 
-    Beside a tree, levels of other hierarchies are attributes like any other.
+    Beside a tree, levels of other hierarchies are attributes like any other. Where all
+    combinations of levels are measured in a row, all hierarchies tell as well. Tables
+    of equal totals have no levels, and tell themselves.
 
     Parameters
     ----------
-    mechanism : MatrixMechanism
+    law : Law
+        Of tables with independent noise.
+    sizes, measured
+        As in `Field`.
     chain : Chain
         All hierarchies.
+    asked : collection of tuple of int
+        Tables that are told as a whole: they have intervals.
     """
 
-    def __init__(self, mechanism: MatrixMechanism, chain: Chain) -> None:
-        self.steps = [Intervals([mechanism], chain=tree) for tree in chain.apart]
-        self.chain, self.sizes = chain, self.steps[0].sizes
-        self.measured = self.steps[0].measured
+    def __init__(
+        self,
+        law: Law,
+        sizes: Sequence[int],
+        measured: Sequence[Measured],
+        chain: Chain,
+        asked: Collection[Subset],
+    ) -> None:
+        self.sizes, self.measured, self.chain = tuple(sizes), tuple(measured), chain
+        self._law, self.asked = law, asked
+        alone = [k for k, m in enumerate(measured) if m.total is None]
+        rows = chain.grids([measured[k].subset for k in alone])
+        parts = [(alone, tree) for tree in chain.apart]
+        parts += [(alone[row], chain) for row in rows]
+        parts += [([k for k in range(len(measured)) if k not in {*alone}], FLAT)]
+        self._tables = [tables for tables, _ in parts if tables]
+        self.steps = [
+            Intervals.of(law, sizes, [measured[k] for k in tables], tree)
+            for tables, tree in parts
+            if tables
+        ]
         self._told: dict[Subset, tuple[int, Subset] | None] = {}
+
+    def with_more(self, measured: Sequence[Measured]) -> Self:
+        """Return the same of these tables, too."""
+        together = [*self.measured, *measured]
+        return type(self)(self._law, self.sizes, together, self.chain, self.asked)
 
     def told(self, subset: Subset) -> tuple[int, Subset] | None:
         """Return the tree that tells a table best, or one of its parts, and which.
@@ -285,10 +314,10 @@ class Apart(Intervals):
         None where no table that is measured adds up to it.
         """
         if subset not in self._told:
-            tables, parts = [m.subset for m in self.measured], [subset]
-            whole = tuple(sorted(subset))
-            for table in () if subset in tables else tables:
-                parts += [table] * (self.chain.common(subset, table) == whole)
+            parts, whole = [subset], tuple(sorted(subset))
+            for table in () if subset in self.asked else self.measured:
+                common = self.chain.common(subset, table.subset)
+                parts += [table.subset] * (common == whole)
             errors = {
                 (k, part): tree.node_variances(part).mean() * self._cells(part)
                 for part in parts
@@ -310,7 +339,16 @@ class Apart(Intervals):
 
     def estimate(self, values: Any) -> Any:
         """Return the tables of least error of each tree."""
-        return ApartSolution(self, [tree.estimate(values) for tree in self.steps])
+        stops = np.cumsum([self._cells(m.subset) for m in self.measured])
+        tables = np.split(np.asarray(values), stops[:-1])
+        each = zip(self.steps, self._tables, strict=True)
+        return ApartSolution(
+            self,
+            [
+                step.estimate(np.concatenate([tables[k] for k in at]))
+                for step, at in each
+            ],
+        )
 
     def law(self, subset: Subset) -> Errors:
         """Return the laws of errors of a table."""

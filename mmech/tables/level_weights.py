@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import reduce
+from collections.abc import Callable, Sequence
+from functools import cache, reduce
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 
 from mmech.arrays import Floats, Subset
 from mmech.error.result import StrategyResult
-from mmech.noise import OF_CURRENCY
+from mmech.error.shared_totals import WIDE, EqualTotals, as_sets, told_apart
+from mmech.noise import K_NORM, LAPLACE, OF_CURRENCY
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
+from mmech.tables.field import measured_in
+from mmech.tables.intervals import Apart
 from mmech.tables.levels import Chain, Tree, subsets_of, within
+
+Part = tuple[Subset, ...]
+"""Tables that are planned by themselves."""
+
+Sets = dict[Part, float]
+"""Tables that are measured with equal totals, or one alone, and shares of a budget."""
+
+BLOCKS, MANY_SINGLE = 6, 20
+"""Blocks of tables of which all parts are tried, and most tables of single attributes
+that are blocks by themselves."""
+
+MANY = 8
+"""With pairs among them, more tables are not planned in parts: that took 3 to 19 s, and
+gained nothing."""
 
 ITERATIONS, TOLERANCE = 300, 1e-6
 """Limits of the search for the weights of tables."""
@@ -93,35 +111,177 @@ def _weighted(
 
 
 def hierarchies_strategy(
-    chain: Chain, sizes: Sequence[int], subsets: Sequence[Subset], currency: str
+    chain: Chain,
+    sizes: Sequence[int],
+    subsets: Sequence[Subset],
+    currency: str,
+    flat: Callable[[Sequence[Subset]], StrategyResult],
 ) -> StrategyResult:
-    """Return what is measured for levels of several hierarchies: the better of two.
+    """Return what is measured for levels of hierarchies: the best of three.
 
-    Either products of all their levels, as `level_strategy` has them, or the tables
-    that are asked for alone. In these every table is told by the tree of one hierarchy,
-    beside which levels of the others are attributes like any other. Parameters are
-    those of `level_strategy`.
+    Products of all their levels, as `level_strategy` has them; the tables that are
+    asked for alone; or, under pure epsilon, these in parts, each with what is best for
+    it alone. In the last two every table is told by the tree of one hierarchy, beside
+    which levels of the others are attributes like any other.
+
+    Parameters
+    ----------
+    chain, sizes, subsets, currency
+        As in `level_strategy`.
+    flat : callable
+        From tables without several levels of a hierarchy to what is measured for them.
     """
-    joint, least = _weighted(chain, sizes, subsets, currency)
-    if {*chain.measured(subsets)} == {*subsets} or max(map(len, subsets)) > 2:
+    result, least = _best(chain, sizes, subsets, currency)
+    pairs = max(map(len, subsets))
+    if currency != "epsilon" or pairs > 2 or (pairs > 1 and len(subsets) > MANY):
+        return result
+    parts, error = _in_parts(chain, sizes, subsets, flat)
+    weights: Any = parts.strategy
+    product = chain.beside and {*weights.weights} == {*chain.measured(subsets)}
+    if product and not parts.noise:
+        return result  # parts would be taken for products
+    return parts if error < least else result
+
+
+def _best(
+    chain: Chain, sizes: Sequence[int], subsets: Sequence[Subset], currency: str
+) -> tuple[StrategyResult, float]:
+    """Return the better of products and of tables alone, and its error.
+
+    Tables of three attributes are told by products, whatever these cost.
+    """
+    joint = _weighted(chain, sizes, subsets, currency)
+    product = chain.measured(subsets)
+    if {*product} == {*subsets} or max(map(len, subsets)) > 2:
         return joint
+    apart = _apart(chain, sizes, subsets, currency)
+    cells = (product_of(sizes[i] for i in table) for table in product)
+    fit = all(n <= chain.most_cells(s) for n, s in zip(cells, product, strict=True))
+    return joint if fit and joint[1] <= apart[1] else apart
+
+
+def _apart(
+    chain: Chain, sizes: Sequence[int], subsets: Sequence[Subset], currency: str
+) -> tuple[StrategyResult, float]:
+    """Return the tables alone with weights, and the error of an average cell of each.
+
+    Each is told by the tree of one hierarchy.
+    """
     law = OF_CURRENCY[currency]
     per_cell = np.array([1 / product_of(sizes[i] for i in s) for s in subsets])
-    ways = [chain.apart, *([tree] for tree in chain.apart)]
+    ways = [chain.apart, *([tree] for tree in chain.apart if chain.beside)]
     weights, errors, steps = min(
         (_least_error(w, sizes, subsets, per_cell, law.power, LEAST) for w in ways),
         key=lambda found: float(found[1] @ per_cell),
     )
-    if float(errors @ per_cell) >= least:
-        return joint
-    return replace(
-        joint,
-        strategy=Marginals(
-            tuple(sizes), dict(zip(subsets, weights.tolist(), strict=True))
-        ),
-        loss=float(errors.sum()),
-        n_iter=steps,
+    result = StrategyResult(
+        Marginals(tuple(sizes), dict(zip(subsets, weights.tolist(), strict=True))),
+        "marginals",
+        float(errors.sum()),
+        steps,
         message="weights of tables, each told by the levels of one hierarchy",
+        norm=law.norm,
+    )
+    return result, float(errors @ per_cell)
+
+
+def _in_parts(
+    chain: Chain,
+    sizes: Sequence[int],
+    subsets: Sequence[Subset],
+    flat: Callable[[Sequence[Subset]], StrategyResult],
+) -> tuple[StrategyResult, float]:
+    """Return tables in the parts of least error, and the error of an average cell.
+
+    The plan of a part has some error with all of the budget. Its share is in proportion
+    to the cube root. Where blocks of tables are many, those that gain most are merged.
+    Then all parts of them are tried.
+    """
+
+    @cache
+    def planned(part: Part) -> tuple[float, Sets]:
+        axes = {i for table in part for i in table}
+        if any(len(axes.intersection(own.axes)) > 1 for own in chain.all):
+            result, _ = _best(chain, sizes, part, "epsilon")
+        else:
+            result = flat(part)
+        sets = _sets(result)
+        return float(_errors(chain, sizes, part, sets).sum()) ** (1 / 3), sets
+
+    def root(*blocks: Part) -> float:
+        return planned(tuple(sorted(sum(blocks, ()))))[0]
+
+    @cache
+    def best(blocks: tuple[Part, ...]) -> tuple[float, tuple[Part, ...]]:
+        found, first, rest = [], blocks[:1], blocks[1:]
+        for chosen in subsets_of(range(len(rest))) if first else ():
+            part = (*first, *(rest[i] for i in chosen))
+            others = tuple(b for i, b in enumerate(rest) if i not in chosen)
+            total, parts = best(others)
+            found.append((root(*part) + total, (sum(part, ()), *parts)))
+        return min(found, default=(0.0, ()))
+
+    blocks = _blocks(chain, subsets)
+    while len(blocks) > BLOCKS:
+        pairs = combinations(blocks, 2)
+        pair = max(pairs, key=lambda both: sum(map(root, both)) - root(*both))
+        blocks = [sum(pair, ()), *(block for block in blocks if block not in pair)]
+    total, parts = best(tuple(blocks))
+    found = [planned(tuple(sorted(part))) for part in parts]
+    # A table that one part measures with others, and another by itself, is one of both.
+    groups = sorted((group for _, sets in found for group in sets), key=len)
+    of = {table: group for group in groups for table in group}
+    together: Sets = {}
+    for share, sets in found:
+        for group, weight in sets.items():
+            at = of[group[0]]
+            together[at] = together.get(at, 0.0) + weight * share / total
+    errors = _errors(chain, sizes, tuple(subsets), together)
+    cells = [product_of(sizes[i] for i in subset) for subset in subsets]
+    return _measuring(sizes, together, float(errors @ cells)), float(errors.sum())
+
+
+def _blocks(chain: Chain, subsets: Sequence[Subset]) -> list[Part]:
+    """Return tables by themselves; of many, topmost levels together, and lower ones."""
+    if len(subsets) <= MANY_SINGLE:
+        return [(subset,) for subset in subsets]
+    lower = tuple(subset for subset in subsets if chain.lower & {*subset})
+    return [tuple(subset for subset in subsets if subset not in lower), lower]
+
+
+def _sets(result: StrategyResult) -> Sets:
+    """Return what is measured together, and its share of the budget."""
+    form: Any = result.strategy
+    groups = as_sets(form) if result.noise else [[s] for s in form.weights]
+    weights = {tuple(group): abs(form.weights[group[0]]) for group in groups}
+    total = sum(weights.values())
+    return {group: weight / total for group, weight in weights.items() if weight}
+
+
+def _errors(chain: Chain, sizes: Sequence[int], tables: Part, sets: Sets) -> Floats:
+    """Return the errors of an average cell of tables, in the unit of `_least_error`."""
+    scales = [round(WIDE / share) for share in sets.values()]
+    found = EqualTotals.of(tuple(sizes), [*sets], scales)
+    noise = Apart(LAPLACE, sizes, measured_in(found, scales), chain, tables)
+    return np.array([noise.spread(table) for table in tables]) / (2.0 * WIDE**2)
+
+
+def _measuring(sizes: Sequence[int], sets: Sets, loss: float) -> StrategyResult:
+    """Return marginals with shares of a budget, with K-norm noise where it is needed.
+
+    Parts stay in a row, after all tables with equal totals.
+    """
+    order = sorted(sets, key=lambda group: len(group) == 1)
+    shares, noise = [sets[group] for group in order], None
+    if len(order[0]) > 1:
+        shares, noise = told_apart(shares), K_NORM.name
+    each = zip(order, shares, strict=True)
+    return StrategyResult(
+        Marginals(tuple(sizes), {s: share for group, share in each for s in group}),
+        "marginals",
+        loss,
+        message="tables in parts, each as is best for it alone",
+        noise=noise,
     )
 
 

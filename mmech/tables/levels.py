@@ -18,12 +18,14 @@ Every further hierarchy is measured at all of its levels beside all of these tab
 levels have shares of the weight of a table, the same of each. So precisions of counts
 by the nodes of several hierarchies are Kronecker products: estimates go up and down one
 tree after another, and covariances are products, whatever the trees are. Where this
-costs more, only the tables that are asked for are measured, and each is told by one
-tree: beside it, levels of other hierarchies are attributes like any other.
+costs more, only the tables that are asked for are measured, or these in parts. Then
+each is told by one tree: beside it, levels of other hierarchies are attributes like any
+other.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -35,6 +37,7 @@ from numpy.typing import NDArray
 
 from mmech.arrays import Floats, Integers, Subset
 from mmech.domain.domain import Domain
+from mmech.limits import LIMITS
 
 Nodes = dict[Subset, Floats]
 
@@ -104,6 +107,34 @@ class Chain:
         """Return the tables that are measured."""
         combinations_ = product(*self.factors(subsets))
         return [tuple(sorted(sum(parts, ()))) for parts in combinations_]
+
+    def grids(self, tables: Sequence[Subset]) -> list[slice]:
+        """Return the longest runs of tables that are all combinations of some levels.
+
+        Several hierarchies have two or more of these, as in `measured`.
+        """
+        keys: list[Any] = []
+        for table in tables:
+            (level, *levels), others = self.places(table)
+            keys.append(((level, others), *levels))
+        found: list[slice] = []
+        for start in range(len(keys) if self.beside else 0):
+            last = start
+            for stop in range(start + 4, len(keys) + 1):
+                run = {*keys[start:stop]}
+                sizes = [len({*values}) for values in zip(*run, strict=True)]
+                if stop - start == len(run) == math.prod(sizes) > max(sizes):
+                    last = stop
+            if last > max((run.stop for run in found), default=start):
+                found.append(slice(start, last))
+        return found
+
+    def most_cells(self, table: Subset) -> int:
+        """Return the most cells that a table may have."""
+        if not self.lower & {*table}:
+            return LIMITS.published_cells
+        crossed = sum(level > 0 for level in self.places(table)[0]) > 1
+        return LIMITS.level_cells // (4 if crossed else 1)
 
     @cached_property
     def first(self) -> tuple[Integers, ...]:

@@ -110,7 +110,8 @@ class MeasuredTables:
                     shaped = counts.reshape([plan.sizes[i] for i in table])
                     values.append(shaped.transpose(np.argsort(order)).ravel())
                     more.append(Measured(tuple(sorted(order)), variance))
-        if not more or estimate.field.chain.beside:  # there precisions are products
+        products = estimate.field.chain.beside and not self.plan.told_apart
+        if not more or products:
             return estimate
         return estimate.field.with_more(more).estimate(np.concatenate(values))
 

@@ -188,7 +188,7 @@ def set_law(field: Field, subset: Subset) -> ErrorLaw:
     for m in field.measured:
         size = product_of(field.sizes[i] for i in m.subset)
         if m.total is None or math.isfinite(m.total):  # the first one of a set
-            totals.append(m.variance if m.total is None else m.total)
+            totals.append(size * m.variance if m.total is None else m.total)
             sets.append(_Set((), m.parameter))
         sets[-1] = replace(sets[-1], sizes=(*sets[-1].sizes, size))
         if m.subset == subset and subset:

@@ -19,6 +19,7 @@ from mmech.checks import check_choice, check_integer, magnitude, number_of
 from mmech.domain.domain import Domain, warn_if_read
 from mmech.domain.frames import as_frame
 from mmech.error.result import StrategyResult
+from mmech.error.shared_totals import as_sets
 from mmech.exceptions import ParameterError, UnsupportedWorkloadError, located
 from mmech.limits import LIMITS
 from mmech.marginals.counts import Counts
@@ -32,7 +33,7 @@ from mmech.storage.codec import storable
 from mmech.strategies import optimize
 from mmech.structure.spectrum import mean_spectrum
 from mmech.tables.columns import OF_TABLES
-from mmech.tables.field import FLAT
+from mmech.tables.field import FLAT, measured_by
 from mmech.tables.intervals import Apart, Intervals
 from mmech.tables.known import Known, what_is_known
 from mmech.tables.level_weights import hierarchies_strategy, level_strategy
@@ -137,11 +138,18 @@ class TablePlan:
     @property
     def tables(self) -> tuple[tuple[str, ...], ...]:
         """Names of the attributes of every table."""
-        order, names = list(self.domain.levels).index, self.names
-        return tuple(
-            tuple(sorted((names[i] for i in subset), key=order))
-            for subset in self.subsets
-        )
+        return tuple(map(self._named, self.subsets))
+
+    def _named(self, subset: Subset) -> tuple[str, ...]:
+        order = list(self.domain.levels).index
+        return tuple(sorted((self.names[i] for i in subset), key=order))
+
+    @property
+    def measured(self) -> list[list[tuple[str, ...]]]:
+        """Names of the tables that are measured; those of equal totals together."""
+        form: Any = self.strategy.strategy
+        sets = as_sets(form) if self.strategy.noise else [[s] for s in form.weights]
+        return [list(map(self._named, tables)) for tables in sets]
 
     def held(self, names: Sequence[str]) -> Subset | None:
         """Return the axes of names that one table holds together, or none."""
@@ -214,7 +222,7 @@ class TablePlan:
         """Whether each table is told by one hierarchy: no others are measured."""
         weights = {*getattr(self.strategy.strategy, "weights", {})}
         together = {*self.chain.measured(self.subsets)} if self.chain else weights
-        return together != weights
+        return bool(self.chain and self.strategy.noise) or together != weights
 
     @cached_property
     def noise(self) -> Intervals:
@@ -222,7 +230,8 @@ class TablePlan:
         mechanism, known, closed = self.mechanism(), {}, {}
         chain = self.chain or FLAT
         if self.chain and self.told_apart:
-            return Apart(mechanism, self.chain)
+            law, measured = OF_CURRENCY[self.currency], measured_by(mechanism)
+            return Apart(law, self.axes.shape, measured, self.chain, self.subsets)
         if self.known is not None:
             known = dict(self.known.tables)
             form: Any = mechanism.released.form
@@ -343,7 +352,10 @@ def make_plan(
     subsets = tuple(tuple(sorted(map(used.index, subset))) for subset in asked)
     axes = domain.by_level().select(names)
     chain = chain_of(used_domain, names) if len(names) > len(first) else None
-    _check_cells(names, axes.shape, subsets, chain)
+    made = [*subsets]  # and what counts of nodes are divided by
+    for hierarchy, families in divided_tables(chain, subsets) if chain else ():
+        made += [(*family, hierarchy.axes[-1]) for family in families]
+    _check_cells(names, axes.shape, made, chain)
     facts = None
     if known or impossible:  # with levels, about the topmost ones: all others follow
         flat = subsets if chain is None else topmost_tables(chain, subsets)
@@ -351,8 +363,14 @@ def make_plan(
         upper = axes.select(names[: len(names) - len(lower)])
         facts = what_is_known(known or {}, impossible, upper, flat)
     if strategy is None and chain is not None:
-        planned = level_strategy if facts else hierarchies_strategy
-        strategy = planned(chain, axes.shape, subsets, currency)
+        wanted = chain, axes.shape, subsets, currency
+        strategy = (
+            level_strategy(*wanted)
+            if facts
+            else hierarchies_strategy(
+                *wanted, lambda part: _strategy(axes.shape, part, currency, None, None)
+            )
+        )
     if strategy is None:  # plans of one choice are equal: without seconds
         chosen = _strategy(axes.shape, subsets, currency, callback, facts)
         strategy = replace(chosen, candidates=())
@@ -374,6 +392,8 @@ def make_plan(
         adaptive,
         known=facts,
     )
+    if plan.chain and not plan.told_apart:
+        _check_cells(names, axes.shape, plan.chain.measured(subsets), plan.chain)
     if facts and facts.rules:
         _ = plan.noise  # what is too large for it is refused before it is paid for
     return plan
@@ -474,20 +494,12 @@ def listed_tables(domain: Domain, ways: Any) -> list[tuple[str, ...]]:
 def _check_cells(
     names: Sequence[str],
     sizes: Sequence[int],
-    subsets: Sequence[Subset],
+    tables: Sequence[Subset],
     chain: Chain | None,
 ) -> None:
-    """Raise for tables that are too large, and for what they are divided by."""
-    limits = dict.fromkeys(subsets, LIMITS.published_cells)
-    if chain is not None:
-        made = [*subsets, *chain.measured(subsets)]
-        for hierarchy, families in divided_tables(chain, subsets):
-            made += [(*family, hierarchy.axes[-1]) for family in families]
-        for table in made:
-            crossed = sum(level > 0 for level in chain.places(table)[0]) > 1
-            most = LIMITS.level_cells // (4 if crossed else 1)
-            limits[table] = most if chain.lower & {*table} else LIMITS.published_cells
-    for subset, limit in limits.items():
+    """Raise for tables that are too large."""
+    for subset in tables:
+        limit = chain.most_cells(subset) if chain else LIMITS.published_cells
         cells = product_of(sizes[i] for i in subset)
         if cells > limit:
             largest = max(subset, key=lambda i: sizes[i])

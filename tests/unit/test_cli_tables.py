@@ -283,10 +283,14 @@ def test_a_dry_run_says_that_tables_are_told_by_one_hierarchy(folder, capsys):
     ]
     Path("d.json").write_text(json.dumps({"features": entries}))
     tables = "--table city --table region --table job --table field"
-    line = f"tables --domain d.json {tables} --epsilon 1 --dry-run"
-    code, out, _ = run(line, capsys)
-    assert code == 0
-    assert "each is told by the levels of one hierarchy" in " ".join(out.split())
+    for cost, measured in [
+        ("--rho 1", "only these tables"),
+        ("--epsilon 1", "city with job; region with field"),
+    ]:
+        line = f"tables --domain d.json {tables} {cost} --dry-run"
+        code, out, _ = run(line, capsys)
+        assert code == 0
+        assert f"Measured: {measured}. Each table is told" in " ".join(out.split())
     crossed = " ".join(
         f"--table {place},{work}"
         for place in ("city", "region")
