@@ -169,10 +169,8 @@ def _apart(
     """
     law = OF_CURRENCY[currency]
     per_cell = np.array([1 / product_of(sizes[i] for i in s) for s in subsets])
-    ways = [chain.apart, *([tree] for tree in chain.apart if chain.beside)]
-    weights, errors, steps = min(
-        (_least_error(w, sizes, subsets, per_cell, law.power, LEAST) for w in ways),
-        key=lambda found: float(found[1] @ per_cell),
+    weights, errors, steps = _least_error(
+        chain.apart, sizes, subsets, per_cell, law.power, LEAST
     )
     result = StrategyResult(
         Marginals(tuple(sizes), dict(zip(subsets, weights.tolist(), strict=True))),
