@@ -85,6 +85,32 @@ class ReleaseTables:
         self.finish_dense(self.noisy)
 
 
+class PlanLevels:
+    """Tables by levels of two hierarchies in one plan, beside one call for each.
+
+    Calls have the best shares of the budget: cube roots of their errors.
+    """
+
+    tables = ("city", "region", ("job", "sex"), "field", ("region", "field"), "sex")
+
+    def setup(self):
+        tree = {f"r{i}": [f"r{i}.{j}" for j in range(9 - i)] for i in range(6)}
+        levels = ("city", "region"), ("job", "field")
+        places = [Attribute.hierarchy(name, tree, [up]) for name, up in levels]
+        self.domain = Domain([*places, Attribute.categorical("sex", ["f", "m"])])
+        calls = sum(plan.squared_error ** (1 / 3) for plan in self.time_plan_calls())
+        assert self.time_plan_mmech().squared_error < calls**3
+
+    def plan(self, tables):
+        return release_tables(None, self.domain, tables=tables, epsilon=1, dry_run=True)
+
+    def time_plan_mmech(self):
+        return self.plan(self.tables)
+
+    def time_plan_calls(self):
+        return [self.plan([table]) for table in self.tables]
+
+
 class Tree:
     """Sums over time by a binary tree of counts, with noise in floating point."""
 
