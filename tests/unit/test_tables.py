@@ -221,6 +221,17 @@ def test_the_law_of_errors_is_that_of_simulated_noise(cost, noise_rng):
             assert inside == pytest.approx(level, abs=slack)
 
 
+def test_sets_of_equal_totals_and_of_one_table_have_exact_errors():
+    """Of a set of two tables, of one alone, and of the total that both sets tell."""
+    measured = mm.Marginals((3, 4, 5), {(0,): 1, (1,): 1, (2,): 2})
+    mechanism = mm.MatrixMechanism(measured, measured, epsilon=1, noise="k_norm")
+    noise = Intervals([mechanism])
+    assert len(mechanism.equal_totals.sets) == 2
+    for subset in (0,), (1,), (2,), ():
+        exact = noise.variances(subset).ravel()
+        np.testing.assert_allclose(noise.law(subset).standard_error ** 2, exact)
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("sizes", "cost"),
