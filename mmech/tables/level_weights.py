@@ -201,7 +201,9 @@ def _in_parts(
     @cache
     def planned(part: Part) -> tuple[float, Sets]:
         axes = {i for table in part for i in table}
-        if any(len(axes.intersection(own.axes)) > 1 for own in chain.all):
+        levels = [axes.intersection(own.axes) for own in chain.all]
+        # Flat plans leave out axes of one value: a level of one node is told by trees.
+        if any(len(own) > 1 or 1 in {sizes[i] for i in own} for own in levels):
             result, _ = _best(chain, sizes, part, "epsilon")
         else:
             result = flat(part)

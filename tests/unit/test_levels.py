@@ -661,6 +661,35 @@ def test_a_neighbour_is_paid_for_and_sees_the_same(cost, ways):
     assert max(losses) > 0
 
 
+@pytest.mark.parametrize("cost", [{"epsilon": 1}, {"rho": 1}], ids=str)
+@pytest.mark.parametrize(
+    "tables",
+    [
+        ["all", ("all", "one"), ("few", "one"), ("few", "all"), "one", "city"],
+        [("few", "one"), "few", ("region", "one"), ("county", "few"), "root"],
+        ["leaf", ("leaf", "few"), ("root", "one"), "few", "one"],
+    ],
+    ids=str,
+)
+def test_one_node_and_one_value_are_like_any_others(tables, cost):
+    """What has one value alone is not measured, and is the total all the same."""
+    tree = {"w": TREE}
+    domain = mm.Domain(
+        [
+            mm.Attribute.hierarchy("city", tree, ("all", "region", "county")),
+            mm.Attribute.hierarchy("leaf", {"r": ["l"]}, ("root",)),
+            mm.Attribute.categorical("one", ["o"]),
+            mm.Attribute.categorical("few", [0, 1, 2]),
+        ]
+    )
+    cities = PLACE.categories * 6
+    rows = [[city, "l", "o", k % 3] for k, city in enumerate(cities)]
+    released = mm.release_tables(rows, domain, tables=tables, **cost)
+    totals = {int(released.table(t, frame="dict")["count"].sum()) for t in tables}
+    assert len(totals) == 1
+    assert (released.plan.errors(frame="dict")["standard_error"] > 0).all()
+
+
 # ---- several columns ------------------------------------------------------------
 
 COLUMNS = ("Region", "State", "City")
