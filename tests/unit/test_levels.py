@@ -672,7 +672,7 @@ def test_a_neighbour_is_paid_for_and_sees_the_same(cost, ways):
     ids=str,
 )
 def test_one_node_and_one_value_are_like_any_others(tables, cost):
-    """What has one value alone is not measured, and is the total all the same."""
+    """Releases with them are made, and all tables have one total."""
     tree = {"w": TREE}
     domain = mm.Domain(
         [
@@ -688,6 +688,23 @@ def test_one_node_and_one_value_are_like_any_others(tables, cost):
     totals = {int(released.table(t, frame="dict")["count"].sum()) for t in tables}
     assert len(totals) == 1
     assert (released.plan.errors(frame="dict")["standard_error"] > 0).all()
+
+
+@pytest.mark.parametrize("table", [("few", "one"), ("one", "few"), ("one",)], ids=str)
+def test_a_value_that_all_have_does_not_change_errors(table):
+    """Under noise of equal totals, laws agree with variances."""
+    few, one, more = (
+        mm.Attribute.categorical(name, range(n))
+        for name, n in zip(["few", "one", "more"], [3, 1, 4], strict=True)
+    )
+    for domain in (mm.Domain([few, one, more]), mm.Domain([one, few, more])):
+        plan = mm.release_tables(
+            None, domain, tables=[table, "few", "more"], epsilon=1, dry_run=True
+        )
+        assert plan.strategy.noise
+        for subset in plan.subsets:
+            law, variances = plan.noise.law(subset), plan.noise.variances(subset)
+            np.testing.assert_allclose(law.standard_error**2, variances.mean())
 
 
 # ---- several columns ------------------------------------------------------------
