@@ -421,6 +421,30 @@ def test_crossed_hierarchies_cost_no_more_than_any_two_calls(seed, currency):
     assert error_of(asked, **cost) <= 1.01 * best
 
 
+def test_many_tables_cost_no_more_than_lower_levels_by_themselves():
+    """What gains most when two are merged need not lead to the best parts."""
+    tree = {
+        f"{r}": {f"{r}.{c}": [f"{r}.{c}.{k}" for k in range(8)] for c in range(3)}
+        for r in range(4)
+    }
+    work = {f"f{f}": [f"j{f}.{k}" for k in range(2)] for f in range(7)}
+    flat = [mm.Attribute.categorical(f"c{k}", range(2 + k)) for k in range(4)]
+    domain = mm.Domain(
+        [
+            mm.Attribute.hierarchy("city", tree, ("region", "county")),
+            mm.Attribute.hierarchy("job", work, ("field",)),
+            *flat,
+        ]
+    )
+    calls = [["region", "field", *(a.name for a in flat)], ["county", "city"]]
+    joint, *parts = (
+        mm.release_tables(None, domain, tables=tables, epsilon=0.1, dry_run=True)
+        for tables in ([*calls[0], *calls[1]], *calls)
+    )
+    apart = sum(plan.squared_error ** (1 / 3) for plan in parts) ** 3
+    assert joint.squared_error <= 1.001 * apart
+
+
 PUBLIC = {
     "totals": {"known": {("region",): [20, 10, 30], ("sex",): [25, 35]}},
     "cells": {"impossible": [{"region": "South", "sex": "m"}]},
