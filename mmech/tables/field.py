@@ -418,9 +418,13 @@ class Field:
         return max(float(errors.sum()) / some, VARIANCE_FLOOR)
 
     def contrast_variance(self, subset: Subset) -> float:
-        """Return the mean variance of a contrast of the flat axes, over the nodes."""
+        """Return the mean variance of a contrast of the flat axes, over the nodes.
+
+        Axes of one value have no contrasts, and need not be measured.
+        """
         levels, others = self.chain.places(subset)
-        return float(self._of_nodes(others, levels).mean()) * self._rounding
+        several = tuple(i for i in others if self.sizes[i] > 1)
+        return float(self._of_nodes(several, levels).mean()) * self._rounding
 
     def alike(self, subset: Subset) -> tuple[Integers, Integers]:
         """Return cells that stand for all of a table, and the number of each cell's.

@@ -193,13 +193,15 @@ def _in_parts(
 
     The plan of a part has some error with all of the budget. Its share is in proportion
     to the cube root. Where blocks of tables are many, those that gain most are merged.
-    Then all parts of them are tried.
+    Then all parts of them are tried, and topmost levels apart from lower ones.
     """
 
     @cache
     def planned(part: Part) -> tuple[float, Sets]:
         axes = {i for table in part for i in table}
-        if any(len(axes.intersection(own.axes)) > 1 for own in chain.all):
+        levels = [axes.intersection(own.axes) for own in chain.all]
+        # Flat plans leave out axes of one value: a level of one node is told by trees.
+        if any(len(own) > 1 or 1 in {sizes[i] for i in own} for own in levels):
             result, _ = _best(chain, sizes, part, "epsilon")
         else:
             result = flat(part)
@@ -219,12 +221,17 @@ def _in_parts(
             found.append((root(*part) + total, (sum(part, ()), *parts)))
         return min(found, default=(0.0, ()))
 
-    blocks = _blocks(chain, subsets)
+    blocks: list[Part] = []
+    if len(subsets) <= MANY_SINGLE:
+        blocks = [(subset,) for subset in subsets]
     while len(blocks) > BLOCKS:
         pairs = combinations(blocks, 2)
         pair = max(pairs, key=lambda both: sum(map(root, both)) - root(*both))
         blocks = [sum(pair, ()), *(block for block in blocks if block not in pair)]
-    total, parts = best(tuple(blocks))
+    lower = tuple(subset for subset in subsets if chain.lower & {*subset})
+    topmost = tuple(subset for subset in subsets if subset not in lower)
+    halves = [part for part in (topmost, lower) if part]
+    total, parts = min(best(tuple(each)) for each in (blocks, halves) if each)
     found = [planned(tuple(sorted(part))) for part in parts]
     # A table that one part measures with others, and another by itself, is one of both.
     groups = sorted((group for _, sets in found for group in sets), key=len)
@@ -237,14 +244,6 @@ def _in_parts(
     errors = _errors(chain, sizes, tuple(subsets), together)
     cells = [product_of(sizes[i] for i in subset) for subset in subsets]
     return _measuring(sizes, together, float(errors @ cells)), float(errors.sum())
-
-
-def _blocks(chain: Chain, subsets: Sequence[Subset]) -> list[Part]:
-    """Return tables by themselves; of many, topmost levels together, and lower ones."""
-    if len(subsets) <= MANY_SINGLE:
-        return [(subset,) for subset in subsets]
-    lower = tuple(subset for subset in subsets if chain.lower & {*subset})
-    return [tuple(subset for subset in subsets if subset not in lower), lower]
 
 
 def _sets(result: StrategyResult) -> Sets:

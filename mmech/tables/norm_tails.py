@@ -178,8 +178,8 @@ def set_law(field: Field, subset: Subset) -> ErrorLaw:
     subset : tuple of int
         The attribute, or nothing.
     """
-    if subset and field.sizes[subset[0]] == 1:
-        subset = ()  # a table of one value is the total, and not measured
+    # Attributes of one value are not measured: the total is told in place of them.
+    subset = tuple(i for i in subset if field.sizes[i] > 1)
     if any({*subset} <= {*table} for table in field.known):
         return NO_ERROR
     sets: list[_Set] = []

@@ -421,6 +421,30 @@ def test_crossed_hierarchies_cost_no_more_than_any_two_calls(seed, currency):
     assert error_of(asked, **cost) <= 1.01 * best
 
 
+def test_many_tables_cost_no_more_than_lower_levels_by_themselves():
+    """What gains most when two are merged need not lead to the best parts."""
+    tree = {
+        f"{r}": {f"{r}.{c}": [f"{r}.{c}.{k}" for k in range(8)] for c in range(3)}
+        for r in range(4)
+    }
+    work = {f"f{f}": [f"j{f}.{k}" for k in range(2)] for f in range(7)}
+    flat = [mm.Attribute.categorical(f"c{k}", range(2 + k)) for k in range(4)]
+    domain = mm.Domain(
+        [
+            mm.Attribute.hierarchy("city", tree, ("region", "county")),
+            mm.Attribute.hierarchy("job", work, ("field",)),
+            *flat,
+        ]
+    )
+    calls = [["region", "field", *(a.name for a in flat)], ["county", "city"]]
+    joint, *parts = (
+        mm.release_tables(None, domain, tables=tables, epsilon=0.1, dry_run=True)
+        for tables in ([*calls[0], *calls[1]], *calls)
+    )
+    apart = sum(plan.squared_error ** (1 / 3) for plan in parts) ** 3
+    assert joint.squared_error <= 1.001 * apart
+
+
 PUBLIC = {
     "totals": {"known": {("region",): [20, 10, 30], ("sex",): [25, 35]}},
     "cells": {"impossible": [{"region": "South", "sex": "m"}]},
@@ -659,6 +683,52 @@ def test_a_neighbour_is_paid_for_and_sees_the_same(cost, ways):
     tape, losses = check_neighbours(run, before, others, cost)
     assert len(tape.entries) == 1
     assert max(losses) > 0
+
+
+@pytest.mark.parametrize("cost", [{"epsilon": 1}, {"rho": 1}], ids=str)
+@pytest.mark.parametrize(
+    "tables",
+    [
+        ["all", ("all", "one"), ("few", "one"), ("few", "all"), "one", "city"],
+        [("few", "one"), "few", ("region", "one"), ("county", "few"), "root"],
+        ["leaf", ("leaf", "few"), ("root", "one"), "few", "one"],
+    ],
+    ids=str,
+)
+def test_one_node_and_one_value_are_like_any_others(tables, cost):
+    """Releases with them are made, and all tables have one total."""
+    tree = {"w": TREE}
+    domain = mm.Domain(
+        [
+            mm.Attribute.hierarchy("city", tree, ("all", "region", "county")),
+            mm.Attribute.hierarchy("leaf", {"r": ["l"]}, ("root",)),
+            mm.Attribute.categorical("one", ["o"]),
+            mm.Attribute.categorical("few", [0, 1, 2]),
+        ]
+    )
+    cities = PLACE.categories * 6
+    rows = [[city, "l", "o", k % 3] for k, city in enumerate(cities)]
+    released = mm.release_tables(rows, domain, tables=tables, **cost)
+    totals = {int(released.table(t, frame="dict")["count"].sum()) for t in tables}
+    assert len(totals) == 1
+    assert (released.plan.errors(frame="dict")["standard_error"] > 0).all()
+
+
+@pytest.mark.parametrize("table", [("few", "one"), ("one", "few"), ("one",)], ids=str)
+def test_a_value_that_all_have_does_not_change_errors(table):
+    """Under noise of equal totals, laws agree with variances."""
+    few, one, more = (
+        mm.Attribute.categorical(name, range(n))
+        for name, n in zip(["few", "one", "more"], [3, 1, 4], strict=True)
+    )
+    for domain in (mm.Domain([few, one, more]), mm.Domain([one, few, more])):
+        plan = mm.release_tables(
+            None, domain, tables=[table, "few", "more"], epsilon=1, dry_run=True
+        )
+        assert plan.strategy.noise
+        for subset in plan.subsets:
+            law, variances = plan.noise.law(subset), plan.noise.variances(subset)
+            np.testing.assert_allclose(law.standard_error**2, variances.mean())
 
 
 # ---- several columns ------------------------------------------------------------
