@@ -260,9 +260,12 @@ class Tables:
             if self.noise.measures(subset)
         )
         bound = TableCounts(most[1] + 40 * (1 + most[0]))  # tails are exponential
-        order = self.plan.held([plan.names[i] for i in table])
-        if order is None or not plan.has_numbers:
+        names = [plan.names[i] for i in table]
+        order = self.plan.held(names)
+        if not plan.has_numbers:
             return bound
+        if order is None:
+            return bound._replace(published=self._summed(names))
         if not order:
             return bound._replace(published=np.array([self.total]))
         subset = tuple(sorted(order))
@@ -272,6 +275,28 @@ class Tables:
         estimate = self._turned(self._estimate_of(subset).marginal(subset), order)
         error = self.noise.law(subset).standard_error
         return counts._replace(estimate=estimate, variance=error**2)
+
+    def _summed(self, names: list[str]) -> Integers | None:
+        """Return counts of groups by levels above those of a table, if there is one."""
+        domain, axes = self.plan.domain, self.plan.axes
+        owners = {each.name: each for each in domain.attributes}
+        rank = [*domain.levels].index
+        for subset, table in self.counts.tables.items():
+            levels = {domain.levels[axes.names[i]]: axes.names[i] for i in subset}
+            below = [levels.get(domain.levels.get(name, ""), "") for name in names]
+            pairs = list(zip(names, below, strict=True))
+            if all(own and rank(name) <= rank(own) for name, own in pairs):
+                place: Any = np.zeros(1, np.int64)
+                cells = np.indices([axes.shape[i] for i in subset])
+                for name, own in pairs:
+                    i, owner = axes.names.index(own), owners[domain.levels[name]]
+                    above = np.arange(axes.shape[i])
+                    if name != own:
+                        _, first = np.unique(owner.nodes(own), return_index=True)
+                        above = owner.nodes(name)[first]
+                    place = place * (above[-1] + 1) + above[cells[subset.index(i)]]
+                return np.bincount(place.ravel(), table.ravel()).astype(np.int64)
+        return None
 
     def _turned(self, table: NDArray[Any], order: Subset) -> NDArray[Any]:
         """Return a number per row, with axes in the order asked for."""

@@ -1024,6 +1024,38 @@ def test_sums_and_means_by_levels_add_up(kinds, tables, cost, noise_rng, tmp_pat
         np.testing.assert_array_equal(own, sums)
 
 
+@pytest.mark.parametrize(
+    ("tables", "by"),
+    [
+        ("place", "place_1"),
+        (("place_2", "sex"), "place_1"),
+        (("place_2", "sex"), ("sex", "place_1")),
+    ],
+    ids=str,
+)
+def test_numbers_of_records_are_sums_of_a_table_by_lower_levels(tables, by, noise_rng):
+    domain, records = with_places(-5, 9)
+    released = mm.release_tables(
+        records,
+        domain,
+        tables=[tables],
+        statistics=[Mean("x", by=by)],
+        epsilon=1,
+        insecure_rng=noise_rng,
+    )
+    table = pd.DataFrame(released.table(tables, frame="dict"))
+    made = pd.DataFrame(released.statistic(Mean("x", by=by), frame="dict"))
+    names = [by] if isinstance(by, str) else list(by)
+    lowest = "place" if "place" in table else "place_2"
+    leaves = domain.attributes[0].at_level(lowest).labels
+    above = domain.attributes[0].nodes("place_1")
+    first = np.unique(domain.attributes[0].nodes(lowest), return_index=True)[1]
+    node = dict(zip(leaves, np.array(["n", "s"])[above[first]], strict=True))
+    table["place_1"] = table[lowest].map(node)
+    sums = table.groupby(names)["count"].sum()
+    assert made.set_index(names)["count"].to_dict() == sums.to_dict()
+
+
 @pytest.mark.parametrize("currency", ["epsilon", "rho"])
 def test_intervals_of_sums_by_levels_hold(currency, noise_rng):
     """They hold 95 % of 20,000 errors; five standard deviations below are .943."""
