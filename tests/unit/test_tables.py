@@ -222,7 +222,7 @@ def test_the_law_of_errors_is_that_of_simulated_noise(cost, noise_rng):
 
 
 def test_sets_of_equal_totals_and_of_one_table_have_exact_errors():
-    """Of a set of two tables, of one alone, and of the total that both sets tell."""
+    """A set of two tables, one table alone, and the total that both tell."""
     measured = mm.Marginals((3, 4, 5), {(0,): 1, (1,): 1, (2,): 2})
     mechanism = mm.MatrixMechanism(measured, measured, epsilon=1, noise="k_norm")
     noise = Intervals([mechanism])
