@@ -427,14 +427,14 @@ class Attribute:
             dates.check_day(value, f"{name} of {label}")
             for name, value in (("lower", self.lower), ("upper", self.upper))
         )
-        check_choice(self.unit, f"unit of {label}", dates.UNITS)
+        check_choice(self.unit, f"unit of {label}", tuple(dates.PERIODS))
         if lower > upper:
             raise ValueError(
                 f"lower must not be after upper in {label}, got {lower} and {upper}; "
                 "correct the dates"
             )
         self._set(lower=lower.isoformat(), upper=upper.isoformat())
-        first, last = self._ends
+        first, last = self._ends.tolist()
         check_bins(last - first + 1, f"the number of {self.unit}s of {label}")
         check_cells(self.labels, f"cells of {label}")
 
@@ -604,11 +604,14 @@ class Attribute:
         return np.cumsum([0, *(a != b for a, b in pairwise(nodes))])
 
     @property
-    def _ends(self) -> tuple[int, int]:
+    def _end_days(self) -> NDArray[np.int64]:
+        """First and last day of a date."""
+        return np.array([self.lower, self.upper], "M8[D]").astype(np.int64)
+
+    @property
+    def _ends(self) -> NDArray[np.int64]:
         """Numbers of the first and the last period of a date."""
-        days = np.array([self.lower, self.upper], "M8[D]").astype(np.int64)
-        first, last = dates.periods(days, str(self.unit)).tolist()
-        return first, last
+        return dates.periods(self._end_days, str(self.unit))
 
     @cached_property
     def _periods(self) -> tuple[str, ...]:
@@ -621,10 +624,9 @@ class Attribute:
 
         Days before and after the bounds are left out.
         """
-        first, last = self._ends
+        (first, last), (lower, upper) = self._ends, self._end_days
         days = dates.first_days(np.arange(first, last + 2), str(self.unit))
-        ends = np.array([self.lower, self.upper], "M8[D]").astype(np.int64)
-        return np.clip(days, ends[0], ends[1] + 1)
+        return np.clip(days, lower, upper + 1)
 
     @cached_property
     def _table(self) -> io.CategoryTable:
@@ -682,20 +684,18 @@ class Attribute:
     ) -> NDArray[np.signedinteger[Any]]:
         if self.kind not in ("numeric", "date"):
             return self._table.codes(values)
-        numbers: NDArray[Any]
-        cuts: Any = self.cut_points
         if self.kind == "date":
-            numbers, missing, bad = dates.day_values(values)
-            lower, *cuts, end = self._first_days()
-            outside, marker = (numbers < lower) | (numbers >= end), io.OTHER_TIME
-            cuts = np.array(cuts) - 1  # the last days of periods
+            days, missing, bad = dates.day_values(values)
+            outside, marker = days != days.clip(*self._end_days), io.OTHER_TIME
+            periods = dates.periods(days, str(self.unit)).clip(*self._ends)
+            codes = periods - self._ends[0]
         else:
             numbers, bad = io.number_values(values)
             missing, outside = np.isnan(numbers) & ~bad, np.isinf(numbers)
             marker = io.INFINITE if self.lower is None else io.OUTSIDE
             if self.lower is not None:
                 outside = (numbers < self.lower) | (numbers > self.upper)
-        codes = np.searchsorted(cuts, numbers, side="left")
+            codes = np.searchsorted(self.cut_points, numbers, side="left")
         codes = codes.astype(io.code_type(self.size))
         if not clip:  # the first and last bins already take what lies beyond
             codes[outside] = marker

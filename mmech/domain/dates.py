@@ -10,12 +10,18 @@ from numpy.typing import NDArray
 
 from mmech.domain.values import is_missing
 
-UNITS = ("day", "week", "month", "quarter", "year")
-"""Periods that dates are told apart by. Weeks begin on Monday, as ISO 8601 has them."""
+PERIODS = {
+    "day": "M8[D]",
+    "week": "M8[7D]",
+    "month": "M8[M]",
+    "quarter": "M8[3M]",
+    "year": "M8[Y]",
+}
+"""Periods that dates are told apart by, as NumPy calls them."""
 
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 _MONDAY = 3
-"""Days from a Monday to day 0, which is a Thursday."""
+"""Days from a Monday, on which weeks begin in ISO 8601, to day 0, a Thursday."""
 
 Days = NDArray[np.int64]
 """Days since 1970-01-01."""
@@ -62,25 +68,14 @@ def day_values(
 
 def periods(days: Days, unit: str) -> NDArray[np.int64]:
     """Return the number of the period of every day."""
-    if unit == "day":
-        return days
-    if unit == "week":
-        return (days + _MONDAY) // 7
-    if unit == "year":
-        return days.astype("M8[D]").astype("M8[Y]").astype(np.int64)
-    months = days.astype("M8[D]").astype("M8[M]").astype(np.int64)
-    return months // 3 if unit == "quarter" else months
+    shifted = days + _MONDAY * (unit == "week")
+    return shifted.astype("M8[D]").astype(PERIODS[unit]).astype(np.int64)
 
 
 def first_days(numbers: NDArray[np.int64], unit: str) -> Days:
     """Return the first day of every period, by its number."""
-    if unit == "day":
-        return numbers
-    if unit == "week":
-        return 7 * numbers - _MONDAY
-    of_calendar = {"year": "M8[Y]", "month": "M8[M]", "quarter": "M8[M]"}[unit]
-    months = 3 * numbers if unit == "quarter" else numbers
-    return months.astype(of_calendar).astype("M8[D]").astype(np.int64)
+    days = numbers.astype(PERIODS[unit]).astype("M8[D]").astype(np.int64)
+    return days - _MONDAY * (unit == "week")
 
 
 def period_names(numbers: NDArray[np.int64], unit: str) -> tuple[str, ...]:
