@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from mmech.checks import check_file, parsed_json, read_float
 from mmech.cli.files import (
     HELP,
+    NO_CLASSES,
     add_csv,
     check_readable,
     csv_format,
@@ -76,7 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser, commands = HELP.program(PROG)
     _add_tables(commands)
     _add_others(commands)
-    add_schema(commands, Described(PROG, "domain", _read_domain))
+    add_schema(commands, Described(PROG, "domain", _read_domain, NO_CLASSES))
     return parser
 
 

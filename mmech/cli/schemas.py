@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mmech.checks import nearest, number_of
 from mmech.cli.files import (
     FILLED_IN,
-    NO_CLASSES,
     add_csv,
     check_output,
     check_readable,
@@ -45,11 +44,14 @@ class Described(NamedTuple):
         What the file is called.
     read : callable
         Reads it from a path; errors name it.
+    classes : mapping
+        What help says of classes.
     """
 
     prog: str
     noun: str
     read: Callable[[str], Domain]
+    classes: Mapping[str, str]
 
     @property
     def has_classes(self) -> bool:
@@ -63,23 +65,6 @@ MAX_SHOWN = 80
 MOST_VALUES = 8
 """Distinct values that are shown of a column; with what frames them, ten lines."""
 
-_CLASSES = {
-    "and_classes": ", and the classes",
-    "classes": """\
-One with an order may have "monotone": 1 where later classes are known to get
-no less likely from value to value, or -1 where they get no more likely;
-predictions keep to it.
-
-The classes are written as they are here: text, numbers, or true and false. A
-"type" of "target", "int", "bool" or "str", converts them: {"name": "sold",
-"type": "int", "categories": ["0", "1"]}.
-""",
-}
-"""What ``help.toml`` says of a schema alone, and for its queries."""
-_QUERIES = """
-  {prog} schema check new.csv mine.json --queries
-      records to predict, without a column for the class"""
-
 _FOR_THE_OWNER = (
     "for the owner of the records only: what follows shows single records, outside the "
     "privacy guarantee"
@@ -90,11 +75,8 @@ def add_schema(
     commands: argparse._SubParsersAction[Parser], described: Described
 ) -> None:
     """Add ``schema`` and its own commands."""
-    prog, noun, _ = described
-    more = NO_CLASSES
-    if described.has_classes:
-        more = {**_CLASSES, "queries": _QUERIES.format(prog=prog)}
-    texts = Help("mmech", prog=prog, noun=noun, **FILLED_IN, **more)
+    prog, noun, _, classes = described
+    texts = Help("mmech", prog=prog, noun=noun, **FILLED_IN, **classes)
     schema = texts.command(commands, "schema", lambda args: schema.print_help())
     inner: argparse._SubParsersAction[Parser] = schema.add_subparsers(
         title="commands", metavar="COMMAND", parser_class=Parser

@@ -51,7 +51,8 @@ def build_parser() -> argparse.ArgumentParser:
         add_recipes,
     ):
         add(commands)
-    add_schema(commands, Described(PROG, "schema", _read_schema))
+    classes = HELP.texts["classes"]
+    add_schema(commands, Described(PROG, "schema", _read_schema, classes))
     return parser
 
 
