@@ -230,7 +230,7 @@ def _in_parts(
         blocks = [sum(pair, ()), *(block for block in blocks if block not in pair)]
     lower = tuple(subset for subset in subsets if chain.lower & {*subset})
     topmost = tuple(subset for subset in subsets if subset not in lower)
-    halves = [part for part in (topmost, lower) if part]
+    halves = [half for half in (topmost, lower) if half and len(subsets) > BLOCKS]
     total, parts = min(best(tuple(each)) for each in (blocks, halves) if each)
     found = [planned(tuple(sorted(part))) for part in parts]
     # A table that one part measures with others, and another by itself, is one of both.
