@@ -200,12 +200,14 @@ def _in_parts(
     def planned(part: Part) -> tuple[float, Sets]:
         axes = {i for table in part for i in table}
         levels = [axes.intersection(own.axes) for own in chain.all]
-        # Flat plans leave out axes of one value: a level of one node is told by trees.
-        if any(len(own) > 1 or 1 in {sizes[i] for i in own} for own in levels):
-            result, _ = _best(chain, sizes, part, "epsilon")
-        else:
-            result = flat(part)
-        sets = _sets(result)
+        if max(map(len, levels)) > 1:
+            sets = _sets(_best(chain, sizes, part, "epsilon")[0])
+        else:  # trees need levels of one node, which flat plans leave out
+            ones = {i for own in levels for i in own if sizes[i] == 1}
+            sets = {
+                tuple(tuple(sorted({*table} | ones)) for table in group): share
+                for group, share in _sets(flat(part)).items()
+            }
         return float(_errors(chain, sizes, part, sets).sum()) ** (1 / 3), sets
 
     def root(*blocks: Part) -> float:

@@ -731,6 +731,20 @@ def test_a_value_that_all_have_does_not_change_errors(table):
             np.testing.assert_allclose(law.standard_error**2, variances.mean())
 
 
+def test_a_level_of_one_node_costs_no_more_than_a_call_of_its_own():
+    """A flat call measures one table in place of three that are equal."""
+    place = mm.Attribute.hierarchy("city", {"w": TREE}, ("all", "region", "county"))
+    domain = mm.Domain([place, mm.Attribute.categorical("few", [0, 1, 2])])
+
+    def error(*tables):
+        asked = {"tables": tables, "epsilon": 0.01, "dry_run": True}
+        return mm.release_tables(None, domain, **asked).squared_error
+
+    flat = "few", "all", ("all", "few")
+    calls = error(*flat) ** (1 / 3) + error("city") ** (1 / 3)
+    assert error(*flat, "city") <= 1.01 * calls**3
+
+
 # ---- several columns ------------------------------------------------------------
 
 COLUMNS = ("Region", "State", "City")
